@@ -12,7 +12,7 @@ use crate::config::settings::Settings;
 use crate::error::Error;
 use crate::guard::Guard;
 use crate::handle::{Handle, LockKind};
-use crate::kinds::{self, FairMutex, MultiMutex, Mutex, ReentrantMutex};
+use crate::kinds::{FairMutex, MultiMutex, Mutex, ReentrantMutex};
 use crate::node::Address;
 use crate::process::Process;
 use crate::rate_limit::RateLimit;
@@ -81,7 +81,6 @@ impl Quorlock {
         exit::wait_for(coordinator.unanswered(), coordinator.settings().flush_timeout());
         let shared = Shared {
             coordinator,
-            auxiliary: kinds::auxiliary(),
             waits: AtomicBool::new(true),
             #[cfg(feature = "embedded")]
             nodes: std::sync::OnceLock::new(),

@@ -18,7 +18,6 @@ use crate::core::base::{Allowance, Time};
 use crate::core::link::Via;
 use crate::core::vote::{Attempt, Ballot, Conclusion, Failure, Proposal, Vote};
 use crate::ident::{self, Name, NameText};
-use crate::kinds;
 
 pub use crate::node::fuzzing::*;
 
@@ -49,7 +48,7 @@ pub fn mark(text: &str) {
 pub fn name(prefix: &[u8], bytes: &[u8]) {
     let shown = format!("{:?}", NameText(bytes));
     assert!(is_printable(&shown) && shown.len() < 1_024, "{shown}");
-    match Name::new(prefix, bytes, &kinds::auxiliary()) {
+    match Name::new(prefix, bytes) {
         Ok(name) => {
             assert_eq!(name.as_bytes(), bytes);
             assert!((1..=4_096).contains(&bytes.len()));
@@ -64,11 +63,7 @@ pub fn name(prefix: &[u8], bytes: &[u8]) {
             assert!(!beside.iter().any(|key| key == name.key()), "{name}");
             // What is kept beside a lock cannot be locked itself, whatever the prefix is.
             for key in &beside[..4] {
-                assert!(
-                    Name::new(b"", key, &kinds::auxiliary()).is_err(),
-                    "{}",
-                    key.escape_ascii()
-                );
+                assert!(Name::new(b"", key).is_err(), "{}", key.escape_ascii());
             }
         }
         Err(error) => assert!(is_printable(&error.to_string()), "{error}"),

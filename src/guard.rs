@@ -455,7 +455,7 @@ impl sealed::Guard for Guard {
 /// The kind and the names, in quotes: for messages.
 impl fmt::Display for Guard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_with_names(f, self.held().claim().kind().label(), self.names())
+        write_with_names(f, self.held().claim().kind().label, self.names())
     }
 }
 

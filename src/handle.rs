@@ -31,38 +31,38 @@ pub trait LockKind: sealed::Kind {
     /// What it is called.
     #[must_use]
     fn label() -> &'static str {
-        Self::KIND.label()
+        Self::kind().label
     }
 
     /// How many holders such a lock has at a time.
     #[must_use]
     fn hold_class() -> HoldClass {
-        Self::KIND.hold_class()
+        Self::kind().hold_class
     }
 
     /// Whether the thread that holds such a lock may take it again. Its guards stay on their thread then.
     #[must_use]
     fn is_reentrant() -> bool {
-        Self::KIND.is_reentrant()
+        Self::kind().is_reentrant
     }
 
     /// Whether its guards have [tokens](crate::Guard::token), unless [`fencing`](crate::Builder::fencing) is off.
     #[must_use]
     fn has_tokens() -> bool {
-        Self::KIND.has_numbers()
+        Self::kind().has_numbers()
     }
 
     /// The commands that a server's access list has to allow for it, besides those that every client needs:
     /// see [`operations`](crate::operations).
     #[must_use]
     fn commands() -> &'static [&'static str] {
-        Self::KIND.commands()
+        Self::kind().layout.commands
     }
 
     /// How many names one lock has at most: with several, it is all of them or none.
     #[must_use]
     fn most_names() -> usize {
-        Self::KIND.most_names()
+        Self::kind().most_names
     }
 }
 
@@ -74,9 +74,10 @@ pub(crate) mod sealed {
 
     /// What the handle needs to know of a kind.
     pub(crate) trait Kind: Sized + 'static {
-        const KIND: &'static dyn kind::Kind;
         /// What the handle is called.
         const HANDLE: &'static str;
+
+        fn kind() -> &'static kind::Kind;
     }
 }
 
@@ -111,7 +112,7 @@ impl<K: LockKind> Handle<K> {
             max_hold: settings.max_hold,
             // It is for locks that have one holder at a time.
             min_hold: settings.min_hold.filter(|_| K::hold_class() == HoldClass::Exclusive),
-            permits: K::KIND.permits(),
+            permits: K::kind().permits(),
             kind: PhantomData,
         }
     }
@@ -390,7 +391,7 @@ impl<K: LockKind> Handle<K> {
     /// The names, once they are found to be such that can be locked.
     fn checked_names(&self) -> Result<Names, Error> {
         let prefix = &self.shared.coordinator.settings().key_prefix;
-        let names = self.names().map(|name| Name::new(prefix, name, &self.shared.auxiliary));
+        let names = self.names().map(|name| Name::new(prefix, name));
         Names::new(K::most_names(), names)
     }
 
@@ -426,7 +427,7 @@ impl<K: LockKind> Handle<K> {
         };
         let terms = terms.ending_with_the_hold();
         let names = self.checked_names()?;
-        Ok(Wanted { kind: K::KIND, names, terms, permits: self.permits })
+        Ok(Wanted { kind: K::kind(), names, terms, permits: self.permits })
     }
 }
 

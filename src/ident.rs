@@ -16,8 +16,19 @@ pub(crate) use owner::{
 /// The longest name, in bytes: as long as the longest path on Linux, which is a popular name.
 pub(crate) const LONGEST: usize = 4_096;
 
-/// How the keys end that are kept beside a node, or beside locks of all kinds, always together with braces.
-const OF_ALL: [&str; 5] = [":forced", ":mark", ":offset", ":replicated", ":reserved"];
+/// How the keys end that are kept beside a node, or beside locks, always together with braces.
+const AUXILIARY: [&str; 10] = [
+    ":fence",
+    ":forced",
+    ":mark",
+    ":offset",
+    ":queue",
+    ":queue_ends",
+    ":reads",
+    ":replicated",
+    ":reserved",
+    READ_TIMEOUT,
+];
 
 /// The name of a lock: any bytes that are not empty, not too long, and no key of our own.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -28,8 +39,8 @@ pub(crate) struct Name {
 }
 
 impl Name {
-    /// Keys that end like one of `auxiliary`, together with braces, are kept beside locks, and are no names.
-    pub(crate) fn new(prefix: &[u8], name: &[u8], auxiliary: &[&str]) -> Result<Self, Error> {
+    /// Keys with braces that are kept beside locks are no names.
+    pub(crate) fn new(prefix: &[u8], name: &[u8]) -> Result<Self, Error> {
         if name.is_empty() {
             return Err(Error::invalid_name("the name of a lock must not be empty"));
         }
@@ -42,8 +53,7 @@ impl Name {
         let key = [prefix, name].concat();
         let name = Self { key, prefix: prefix.len() };
         let is_auxiliary = |end: &&&str| name.key.ends_with(end.as_bytes());
-        let mut auxiliary = OF_ALL.iter().chain(auxiliary);
-        match auxiliary.find(is_auxiliary).filter(|_| name.key.contains(&b'{')) {
+        match AUXILIARY.iter().find(is_auxiliary).filter(|_| name.key.contains(&b'{')) {
             Some(end) => Err(Error::invalid_name(format!(
                 "{name} cannot be locked: keys with braces that end in \"{}\" are quorlock's own; \
                  use another name",
@@ -54,8 +64,8 @@ impl Name {
     }
 
     /// The name whose key that is; `None` if it is the key of no name.
-    pub(crate) fn of_key(prefix: &[u8], key: &[u8], auxiliary: &[&str]) -> Option<Self> {
-        Self::new(prefix, key.strip_prefix(prefix)?, auxiliary).ok()
+    pub(crate) fn of_key(prefix: &[u8], key: &[u8]) -> Option<Self> {
+        Self::new(prefix, key.strip_prefix(prefix)?).ok()
     }
 
     pub(crate) fn key(&self) -> &[u8] {
@@ -335,10 +345,8 @@ pub(crate) fn replicated_key(prefix: &[u8]) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    const AUXILIARY: &[&str] = &[":fence"];
-
     fn refused(prefix: &str, name: &[u8]) -> Option<String> {
-        Name::new(prefix.as_bytes(), name, AUXILIARY).err().map(|error| error.to_string())
+        Name::new(prefix.as_bytes(), name).err().map(|error| error.to_string())
     }
 
     #[test]
@@ -367,7 +375,7 @@ mod tests {
     #[test]
     fn a_key_is_that_of_a_name_or_of_none() {
         let of_key = |key: &[u8]| {
-            let name = Name::of_key(b"p:", key, AUXILIARY);
+            let name = Name::of_key(b"p:", key);
             name.map(|name| name.as_bytes().to_vec())
         };
         assert_eq!(of_key(b"p:a\xff"), Some(b"a\xff".to_vec()));
@@ -386,7 +394,7 @@ mod tests {
 
     #[test]
     fn names_are_shown_escaped_and_short() {
-        let shown = |name: &[u8]| Name::new(b"p:", name, AUXILIARY).map(|name| name.to_string());
+        let shown = |name: &[u8]| Name::new(b"p:", name).map(|name| name.to_string());
         assert!(shown(b"orders/42").is_ok_and(|text| text == "lock \"orders/42\""));
         assert!(shown(b"\xff").is_ok_and(|text| text == "lock \"\\xff\""));
         assert!(shown(&[b'a'; 4_096]).is_ok_and(|text| text.len() < 100));
@@ -398,7 +406,7 @@ mod tests {
 
     #[test]
     fn the_names_of_one_lock_are_in_order_and_each_of_them_once() {
-        let name = |name: &str| Name::new(b"p:", name.as_bytes(), AUXILIARY);
+        let name = |name: &str| Name::new(b"p:", name.as_bytes());
         let names = |given: &[&str]| Names::new(6, given.iter().map(|one| name(one)));
         let of = |given: &[&str]| names(given).expect("good names");
         assert_eq!(of(&["b", "a", "b"]), of(&["a", "b"]));

@@ -10,8 +10,6 @@ use crate::runtime::exit;
 /// Ends with the last clone, while guards may keep the coordinator alive for longer.
 pub(crate) struct Shared {
     pub(crate) coordinator: Arc<Coordinator>,
-    /// How the keys end that the kinds of locks keep beside theirs.
-    pub(crate) auxiliary: Vec<&'static str>,
     /// Whether its end waits for the releases that are queued. Not once it was closed.
     pub(crate) waits: AtomicBool,
     /// Those that were started along with this client, and end after it.

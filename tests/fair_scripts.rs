@@ -49,7 +49,7 @@ impl Node {
 
     fn ask(&self, caller: &str, ticket: usize, waits_ms: i64) -> Value {
         let (owner, ticket, waits) = (owner(caller), ticket.to_string(), waits_ms.to_string());
-        let arguments = [&owner, TTL, "", "", caller, &ticket, &waits];
+        let arguments = [&owner, TTL, "", caller, &ticket, &waits];
         self.eval(ACQUIRE, &["k", MARK, RESERVED, QUEUE, ENDS], &arguments)
     }
 
@@ -194,7 +194,7 @@ fn a_queue_ends_with_its_last_caller() {
 fn the_first_caller_is_told_of_a_release_by_name_and_nobody_else() {
     let node = Node::start();
     let spy = |script: &str| {
-        script.replace("redis.pcall('PUBLISH', ARGV[2], ", "redis.call('SET', 'told', ")
+        script.replace("redis.pcall('PUBLISH', CHANNEL, ", "redis.call('SET', 'told', ")
     };
     let told = || node.0.command(&["GET", "told"]);
     assert_eq!(node.try_once("holder"), granted());
@@ -261,8 +261,7 @@ fn other_locks_are_in_the_way_and_something_else_is_told() {
 #[test]
 fn a_node_that_has_another_mark_grants_nothing_and_keeps_no_queue() {
     let node = Node::start();
-    let arguments =
-        [&owner("first"), TTL, "a mark", "", "first", "1", TTL].map(ToString::to_string);
+    let arguments = [&owner("first"), TTL, "a mark", "first", "1", TTL].map(ToString::to_string);
     let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
     let reply = node.eval(ACQUIRE, &["k", MARK, RESERVED, QUEUE, ENDS], &arguments);
     assert_eq!(reply, Value::Array(vec![Value::Int(-1), Value::Int(0)]));
@@ -274,7 +273,7 @@ fn numbers_rise_from_grant_to_grant() {
     let node = Node::start();
     let ask = |caller: &str, proposal: &str| {
         let owner = owner(caller);
-        let arguments = [&owner, TTL, "", "", caller, "0", "0", proposal, FENCE_TTL];
+        let arguments = [&owner, TTL, "", caller, "0", "0", proposal, FENCE_TTL];
         node.eval(ACQUIRE, &["k", MARK, RESERVED, QUEUE, ENDS, FENCE], &arguments)
     };
     let number = |number| Value::Array(vec![Value::Int(1), Value::Int(number)]);

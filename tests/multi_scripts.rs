@@ -43,13 +43,13 @@ fn granted(number: i64) -> Value {
 /// Takes the lock for a minute, whatever the mark.
 fn acquire(server: &Server, owner: &str, proposal: i64) -> Value {
     let (number, ttl) = (proposal.to_string(), (OUTLIVES + 60_000).to_string());
-    let arguments = [owner, "60000", "", "", &number, &ttl];
-    run(server, ACQUIRE, &[&[MARK], &KEYS, &FENCES, &RESERVED], &arguments)
+    let arguments = [owner, "60000", "", &number, &ttl];
+    run(server, ACQUIRE, &[&[MARK], &RESERVED, &KEYS, &FENCES], &arguments)
 }
 
 /// The same without fencing.
 fn take(server: &Server, mark: &str, owner: &str, ttl: &str) -> Value {
-    run(server, ACQUIRE, &[&[MARK], &KEYS, &RESERVED], &[owner, ttl, mark, ""])
+    run(server, ACQUIRE, &[&[MARK], &RESERVED, &KEYS], &[owner, ttl, mark])
 }
 
 /// Extends the lock of that number by 90 s, and repairs it until then, up to that fence.
@@ -71,10 +71,11 @@ fn release(server: &Server, owner: &str) -> Value {
 
 /// The same, and the node keeps the lock until then.
 fn release_keeping(server: &Server, owner: &str, until: &str) -> Value {
-    let arguments = [&[owner, until, until, "kept", "", ""], &CHANNELS[..]].concat();
     if until == "0" {
+        let arguments = [&[owner, "", "", "", "", ""], &CHANNELS[..]].concat();
         return run(server, RELEASE, &[&KEYS], &arguments);
     }
+    let arguments = [&[owner, until, until, "kept", "", ""], &CHANNELS[..]].concat();
     let tombstones = TOMBSTONES.map(|key| key.replace("me", owner));
     run(server, RELEASE, &[&KEYS, &tombstones.each_ref().map(String::as_str)], &arguments)
 }
@@ -85,7 +86,7 @@ fn raising_release(server: &Server, owner: &str, to: i64) -> Value {
         server,
         RELEASE,
         &[&KEYS, &TOMBSTONES, &FENCES],
-        &[&[owner, "0", "0", "kept", &to, &ttl], &CHANNELS[..]].concat(),
+        &[&[owner, "", "", "", &to, &ttl], &CHANNELS[..]].concat(),
     )
 }
 
@@ -386,7 +387,7 @@ fn a_release_may_keep_all_names_for_a_while() {
 #[test]
 fn a_server_that_refuses_a_command_grants_nothing() {
     let server = Server::start();
-    let acquired = [&[MARK], &KEYS[..], &FENCES, &RESERVED].concat();
+    let acquired = [&[MARK], &RESERVED[..], &KEYS, &FENCES].concat();
     let extended = [&[MARK], &KEYS[..], &TOMBSTONES, &FENCES].concat();
     let all = ["set", "get", "mget", "exists", "type", "pttl", "pexpire", "time", "eval"];
     for missing in all {
@@ -405,8 +406,7 @@ fn a_server_that_refuses_a_command_grants_nothing() {
             command.query::<Value>(&mut limited)
         };
         let number = BIG.to_string();
-        let _ =
-            as_limited(&with_includes(ACQUIRE), &acquired, &["me", "60000", "", "", &number, &ttl]);
+        let _ = as_limited(&with_includes(ACQUIRE), &acquired, &["me", "60000", "", &number, &ttl]);
         all_or_none(&server, "acquire", missing);
         server.command(&["DEL", "a", "b", "c"]);
         let _ =
@@ -425,7 +425,7 @@ fn a_server_that_is_out_of_memory_grants_and_repairs_nothing() {
     let server = Server::start();
     server.command(&["SET", FENCES[0], "7"]);
     server.command(&["CONFIG", "SET", "maxmemory", "1"]);
-    let acquired = [&[MARK], &KEYS[..], &FENCES, &RESERVED].concat();
+    let acquired = [&[MARK], &RESERVED[..], &KEYS, &FENCES].concat();
     let extended = [&[MARK], &KEYS[..], &TOMBSTONES, &FENCES].concat();
     let refused = |script: &str, keys: &[&str], arguments: &[&str]| {
         let count = keys.len().to_string();
@@ -436,7 +436,7 @@ fn a_server_that_is_out_of_memory_grants_and_repairs_nothing() {
         assert_eq!(is_of(&server, "me"), [false; 3]);
     };
     let (number, ttl) = (BIG.to_string(), OUTLIVES.to_string());
-    refused(&with_includes(ACQUIRE), &acquired, &["me", "60000", "", "", &number, &ttl]);
+    refused(&with_includes(ACQUIRE), &acquired, &["me", "60000", "", &number, &ttl]);
     refused(EXTEND, &extended, &["me", "60000", ALWAYS, "1", &number, &number, &ttl]);
     // A lock that it has is given back, and kept where that was asked for.
     server.command(&["CONFIG", "SET", "maxmemory", "0"]);

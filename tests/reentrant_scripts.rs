@@ -73,7 +73,7 @@ fn release(server: &Server, owner: &str) -> Value {
 
 fn raising_release(server: &Server, owner: &str, to: &str) -> Value {
     let keys = ["EVAL", &RELEASE, "3", "k", &tombstone(owner), FENCE];
-    let arguments = [owner, "ours", "theirs", "0", "0", "", to, "90000"];
+    let arguments = [owner, "ours", "theirs", "", "", "", to, "90000"];
     server.command(&[&keys[..], &arguments[..]].concat())
 }
 

@@ -22,7 +22,9 @@ struct Kind {
     acquire: &'static str,
     keys: &'static [&'static str],
     owner: &'static str,
-    more: &'static [&'static str],
+    /// The arguments before the reservation and behind it. None of these calls has a number.
+    before: &'static [&'static str],
+    behind: &'static [&'static str],
 }
 
 const KINDS: [Kind; 7] = [
@@ -31,49 +33,56 @@ const KINDS: [Kind; 7] = [
         acquire: include_str!("../lua/mutex/acquire.lua"),
         keys: &["k", MARK, RESERVED],
         owner: "a#1",
-        more: &[],
+        before: &["", ""],
+        behind: &[],
     },
     Kind {
         name: "reentrant",
         acquire: include_str!("../lua/reentrant/acquire.lua"),
         keys: &["k", MARK, RESERVED],
         owner: "a:1",
-        more: &[],
+        before: &["", ""],
+        behind: &[],
     },
     Kind {
         name: "fair",
         acquire: include_str!("../lua/fair/acquire.lua"),
         keys: &["k", MARK, RESERVED, "{k}:queue", "{k}:queue_ends"],
         owner: "a#1",
-        more: &["a#queued", "0", "0"],
+        before: &["a#queued", "0", "0", "", ""],
+        behind: &[],
     },
     Kind {
         name: "write",
         acquire: include_str!("../lua/rwlock/write_acquire.lua"),
         keys: &["k", MARK, RESERVED],
         owner: "a:1:write",
-        more: &["waiting"],
+        before: &["waiting", "", ""],
+        behind: &[],
     },
     Kind {
         name: "semaphore",
         acquire: include_str!("../lua/semaphore/acquire.lua"),
         keys: &["k", MARK, RESERVED],
         owner: "a#1",
-        more: &["1", "0"],
+        before: &[],
+        behind: &["1", "0"],
     },
     Kind {
         name: "multi",
         acquire: include_str!("../lua/multi/acquire.lua"),
-        keys: &[MARK, "k", RESERVED],
+        keys: &[MARK, RESERVED, "k"],
         owner: "a#1",
-        more: &[],
+        before: &["", ""],
+        behind: &[],
     },
     Kind {
         name: "read",
         acquire: include_str!("../lua/rwlock/read_acquire.lua"),
         keys: &["k", MARK, RESERVED, "{k}:a:1:rwlock_timeout:1"],
         owner: "a:1",
-        more: &[],
+        before: &["", ""],
+        behind: &[],
     },
 ];
 
@@ -85,7 +94,8 @@ fn run(server: &Server, script: &str, keys: &[&str], arguments: &[&str]) -> Valu
 impl Kind {
     /// `reserves`: the caller's priority, and for how long it reserves the lock.
     fn ask(&self, server: &Server, reserves: &str) -> Value {
-        let arguments = [&[self.owner, "60000", "", reserves], self.more].concat();
+        let arguments =
+            [&[self.owner, "60000", ""], self.before, &[reserves], self.behind].concat();
         run(server, self.acquire, self.keys, &arguments)
     }
 }
@@ -317,11 +327,16 @@ fn ends_before(entries: &str, time: &[Value]) -> bool {
 fn several_names_are_reserved_together() {
     let server = Server::start();
     let multi = include_str!("../lua/multi/acquire.lua");
-    let keys = [MARK, "k", "l", RESERVED, "{l}:reserved"];
-    let ask = |reserves: &str| run(&server, multi, &keys, &["m#1", "60000", "", reserves]);
+    let keys = [MARK, RESERVED, "{l}:reserved", "k", "l"];
+    let ask = |reserves: &str| run(&server, multi, &keys, &["m#1", "60000", "", "", "", reserves]);
     let mutex = |name: &str, reserves: &str| {
         let reserved = format!("{{{name}}}:reserved");
-        run(&server, KINDS[0].acquire, &[name, MARK, &reserved], &["a#1", "60000", "", reserves])
+        run(
+            &server,
+            KINDS[0].acquire,
+            &[name, MARK, &reserved],
+            &["a#1", "60000", "", "", "", reserves],
+        )
     };
     assert!(granted(&mutex("k", "")));
     assert!(refused(&ask(&reserving(5))).is_some());

@@ -70,24 +70,24 @@ impl Node {
     /// Without fencing. `reserves`: the caller's priority, and for how long it reserves the lock.
     fn read(&self, owner: &str, ttl: &str, reserves: &str) -> Value {
         let keys = ["k", MARK, RESERVED, &timeout(owner)];
-        self.eval(READ_ACQUIRE, &keys, &[owner, ttl, "", reserves])
+        self.eval(READ_ACQUIRE, &keys, &[owner, ttl, "", "", "", reserves])
     }
 
     fn write(&self, owner: &str, ttl: &str, reserves: &str) -> Value {
-        let arguments = [&writer(owner), ttl, "", reserves, "waiting"];
+        let arguments = [&writer(owner), ttl, "", "waiting", "", "", reserves];
         self.eval(WRITE_ACQUIRE, &["k", MARK, RESERVED], &arguments)
     }
 
     fn fenced_read(&self, owner: &str, proposal: i64) -> Value {
         let keys = ["k", MARK, RESERVED, &timeout(owner), FENCE, READS];
         let proposal = proposal.to_string();
-        let arguments = [owner, "60000", "", "", &proposal, FENCE_TTL];
+        let arguments = [owner, "60000", "", &proposal, FENCE_TTL];
         self.eval(READ_ACQUIRE, &keys, &arguments)
     }
 
     fn fenced_write(&self, owner: &str, proposal: i64) -> Value {
         let (owner, proposal) = (writer(owner), proposal.to_string());
-        let arguments = [&owner, "60000", "", "", "waiting", &proposal, FENCE_TTL];
+        let arguments = [&owner, "60000", "", "waiting", &proposal, FENCE_TTL];
         self.eval(WRITE_ACQUIRE, &["k", MARK, RESERVED, FENCE], &arguments)
     }
 
@@ -265,10 +265,7 @@ fn a_write_excludes_all_and_a_read_all_that_write() {
     assert_eq!(beside.write("u:1", "60000", ""), GRANTED());
     assert_eq!(beside.extend_read("v:1", "60000", ALWAYS), Value::Int(2));
     let beside = Node {
-        changed: Some((
-            "elseif redis.call('TYPE', KEYS[1]).ok ~= 'none' then",
-            "elseif false then",
-        )),
+        changed: Some(("elseif redis.call('TYPE', LOCK).ok ~= 'none' then", "elseif false then")),
         ..Node::start()
     };
     assert_eq!(beside.read("v:1", "60000", ""), GRANTED());
@@ -291,7 +288,7 @@ fn no_older_renewal_restores_what_was_downgraded() {
         late
     };
     assert_eq!(restored_by(None), Value::Int(0));
-    let mutation = ("set(KEYS[4], '1', lives + ARGV[6])", "");
+    let mutation = ("set(WRITE_TOMBSTONE, '1', lives + OUTLIVES)", "");
     assert_eq!(restored_by(Some(mutation)), Value::Int(2), "the mutation bites");
 }
 

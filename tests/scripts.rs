@@ -56,7 +56,7 @@ fn confirm(server: &Server, owner: &str, number: i64) -> Value {
 /// A release that raises the fence to that number, for so many milliseconds.
 fn raise(server: &Server, number: &str, ttl: &str) -> Value {
     let keys = ["EVAL", &RELEASE, "3", "k", &tombstone("me"), FENCE];
-    server.command(&[&keys[..], &["me", "free", "0", "0", "", number, ttl]].concat())
+    server.command(&[&keys[..], &["me", "free", "", "", "", number, ttl]].concat())
 }
 
 /// A call with the fence.

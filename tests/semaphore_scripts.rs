@@ -364,8 +364,8 @@ fn locks_of_other_kinds_and_semaphores_exclude_each_other() {
     let others: [(&str, &[&str], &[&str]); 4] = [
         (MUTEX[0], &["k", MARK, RESERVED], &["m", TTL, ""]),
         (REENTRANT[0], &["k", MARK, RESERVED], &["u:1", TTL, ""]),
-        (READ_ACQUIRE, &["k", MARK, RESERVED, "read"], &["u:1", TTL, "", ""]),
-        (WRITE_ACQUIRE, &["k", MARK, RESERVED], &["u:1:write", TTL, "", "", "waiting"]),
+        (READ_ACQUIRE, &["k", MARK, RESERVED, "read"], &["u:1", TTL, ""]),
+        (WRITE_ACQUIRE, &["k", MARK, RESERVED], &["u:1:write", TTL, "", "waiting"]),
     ];
     for (acquire, keys, arguments) in others {
         assert_eq!(node.eval(acquire, keys, arguments), GRANTED());

@@ -1,46 +1,34 @@
 -- Gives a fair lock back on one node, if it is still ours there, and tells the first of those who wait for it. It is free
 -- then, or the node keeps it for a while, although nobody holds it.
 --
--- KEYS[1]  the lock
--- KEYS[2]  the queue: those who wait, in the order of their tickets
--- KEYS[3]  the owner's tombstone, which is there if the lock was taken from it by force (given only to keep or raise)
--- KEYS[4]  the lock's fence, which keeps the largest number of a grant (given only to raise it)
--- ARGV[1]  the owner id that took it
--- ARGV[2]  the channel on which its releases are told
--- ARGV[3]  as what the caller stands in the queue, if it waits still
--- ARGV[4]  until when, in milliseconds of this node's clock, it is kept; 0: it is not (given only to keep or raise)
--- ARGV[5]  by when, in milliseconds of this node's clock, it has to begin to keep it (given only to keep or raise)
--- ARGV[6]  what is under the key while it is kept (given only to keep or raise)
--- ARGV[7]  the number that the fence has at least from now on (given only to raise it)
--- ARGV[8]  the fence's TTL in milliseconds, if it is raised (given only to raise it)
---
 -- Replies:
 --   1   our key was there, and is deleted, or somebody else's for as long as it is kept
 --   0   our key was not there
 
-local TOMBSTONE, FENCE = KEYS[3], KEYS[4]
-local KEEP_UNTIL, KEEP_BY, RAISE_TO, FENCE_TTL = ARGV[4], ARGV[5], ARGV[7], ARGV[8]
+local LOCK, QUEUE, TOMBSTONE, FENCE = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local OWNER, CHANNEL, QUEUED, KEEP_UNTIL, KEEP_BY, KEPT, RAISE_TO, FENCE_TTL
+  = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7], ARGV[8]
 
 -- include keeps.lua
 
 -- pcall: another kind's key under that name is not ours either, and no fault of the node.
-local owner = redis.pcall('GET', KEYS[1])
+local owner = redis.pcall('GET', LOCK)
 local reply = 0
-if owner == ARGV[1] then
+if owner == OWNER then
   -- Before the node is asked to keep it: a server that is out of memory refuses what a script sets first.
-  redis.call('DEL', KEYS[1])
+  redis.call('DEL', LOCK)
   reply = 1
   -- The first in the queue is told, or if there is none, all who have no ticket yet. If the caller itself is the first, it
   -- comes again without being told. '#queued' is the name of nobody in the queue, and tells those who wait for the name as
   -- a lock of another kind, and may have been refused because of this key.
-  local first = redis.pcall('ZRANGE', KEYS[2], 0, 0)[1]
+  local first = redis.pcall('ZRANGE', QUEUE, 0, 0)[1]
   -- pcall: the lock is given back, whether or not we may say so. Waiters look now and then.
-  redis.pcall('PUBLISH', ARGV[2], first == ARGV[3] and '#queued' or first or ARGV[1])
+  redis.pcall('PUBLISH', CHANNEL, first == QUEUED and '#queued' or first or OWNER)
 elseif type(owner) == 'table' and not string.find(owner.err, 'WRONGTYPE', 1, true) then
   return owner -- a permission is missing
 end
 if keeps_for > 0 and (reply ~= 0 or not owner) then
-  redis.call('SET', KEYS[1], ARGV[6], 'PX', keeps_for)
+  redis.call('SET', LOCK, KEPT, 'PX', keeps_for)
 end
 -- include raise.lua
 return reply

@@ -1,16 +1,5 @@
 -- Takes an exclusive lock under several names on one node, under all of them or none, or says who is in the way.
 --
--- KEYS[1]  the node's mark
--- KEYS[2]  the lock's keys (one for each name)
--- KEYS[3]  their fences, which keep the largest number of a grant (one for each name; not given without fencing)
--- KEYS[4]  who has reserved each name: the priorities of waiters, the oldest first (one for each name)
--- ARGV[1]  the owner id of this attempt
--- ARGV[2]  the TTL in milliseconds
--- ARGV[3]  the mark under which the node grants; empty: under any
--- ARGV[4]  the caller's priority; empty: it has none yet. Behind it, if it reserves the names when it is refused: for how many ms
--- ARGV[5]  the number that is proposed for the grant (not given without fencing)
--- ARGV[6]  the fences' TTL in milliseconds, which outlives the lock (not given without fencing)
---
 -- Replies (the shape that every acquire script has):
 --   {1, number}   granted; number is this node's number of the grant, under all names; 0 without fencing
 --   {0, ms}       refused: the last of the keys in the way is there, or somebody else goes first, for ms more milliseconds (-1:
@@ -26,40 +15,42 @@
 -- Everything is read before anything is written. And what a server refuses for want of memory, or of a
 -- permission, it refuses the first time that it is asked for: so nothing is set, or all is.
 
-local redis, KEYS, ARGV = redis, KEYS, ARGV -- a local is found faster than a global
+local redis, KEYS = redis, KEYS -- a local is found faster than a global
+-- KEYS: MARK, RESERVED.., LOCK.., FENCE..
+local OWNER, TTL, ADMITTED, PROPOSAL, FENCE_TTL, WAITER = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6] or ''
 local LARGEST = 2251799813685247 -- 2^51 - 1; lua/README.md says why
 
-local WAITER, CLASS = ARGV[4], 'x'
-local owner, ttl, fence_ttl = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[6] or 0)
-local names = (#KEYS - 1) / (ARGV[5] and 3 or 2)
-local last_lock, last_fence = names + 1, #KEYS - names
+local CLASS = 'x'
+local ttl, fence_ttl = tonumber(TTL), tonumber(FENCE_TTL) or 0
+local names = (#KEYS - 1) / (tonumber(PROPOSAL) and 3 or 2)
+local last_reserved, last_lock = 1 + names, 1 + 2 * names
 -- What is no string reads as nothing, and is found by its number.
 local values = redis.call('MGET', KEYS[1], unpack(KEYS, 2))
 -- Before anything else, and for late copies as well: one that was sent before the node forgot its
 -- locks must not take one that it has forgotten.
-if ARGV[3] ~= '' and values[1] ~= ARGV[3] then
+if ADMITTED ~= '' and values[1] ~= ADMITTED then
   return {-1, 0}
 end
 
 local ours, expected, is_reserved = 0, 0, false
-for i = 2, last_lock do
-  if values[i] == owner then
+for i = 2, last_reserved do
+  is_reserved = is_reserved or values[i]
+end
+for i = last_reserved + 1, last_lock do
+  if values[i] == OWNER then
     ours = ours + 1
   end
 end
-for i = last_lock + 1, last_fence do
+for i = last_lock + 1, #KEYS do
   if values[i] then
     expected = expected + 1
   end
-end
-for i = last_fence + 1, #KEYS do
-  is_reserved = is_reserved or values[i]
 end
 -- Reservations by the place of the name.
 local blocked_ms, others_of, without_of
 if is_reserved then
   others_of, without_of = {}, {}
-  for i = last_fence + 1, #KEYS do
+  for i = 2, last_reserved do
     local reserved = values[i]
     -- include check.lua
     others_of[i], without_of[i] = others, without
@@ -70,9 +61,9 @@ if is_reserved then
 end
 
 local refused_ms
-if redis.call('EXISTS', unpack(KEYS, 2, last_fence)) > ours + expected then
-  for i = 2, last_lock do
-    local kind = values[i] ~= owner and redis.call('TYPE', KEYS[i]).ok or 'none'
+if redis.call('EXISTS', unpack(KEYS, last_reserved + 1)) > ours + expected then
+  for i = last_reserved + 1, last_lock do
+    local kind = values[i] ~= OWNER and redis.call('TYPE', KEYS[i]).ok or 'none'
     local remaining = redis.call('PTTL', KEYS[i])
     if kind ~= 'none' then
       -- Locks are strings, or hashes that expire (Redisson's and our reentrant and read-write ones).
@@ -90,7 +81,7 @@ elseif blocked_ms and ours < names then
   refused_ms = blocked_ms
 end
 if refused_ms then
-  for i = WAITER ~= '' and last_fence + 1 or #KEYS + 1, #KEYS do
+  for i = 2, WAITER ~= '' and last_reserved or 1 do
     local RESERVED, reserved = KEYS[i], values[i]
     local others, without = is_reserved and others_of[i], is_reserved and without_of[i]
     local is_shared = false
@@ -102,10 +93,10 @@ end
 -- How far above the number of an earlier grant this one must be. If all keys are ours, nobody else was
 -- granted any of the names since; if a fence has risen, it is this owner's own number.
 local step = ours == names and 0 or 1
-local number, text = tonumber(ARGV[5] or 0), ARGV[5]
+local number, text = tonumber(PROPOSAL) or 0, PROPOSAL
 local left = {} -- what the locks and the fences have left, in milliseconds
 local longest = ttl
-for i = 2, last_fence do
+for i = last_reserved + 1, #KEYS do
   left[i] = values[i] and redis.call('PTTL', KEYS[i]) or -2
   if i <= last_lock then
     longest = math.max(longest, left[i])
@@ -123,26 +114,26 @@ if number > LARGEST then
 end
 
 -- Never shortened: this may be a late copy, and the lock may have been extended since.
-for i = 2, last_lock do
+for i = last_reserved + 1, last_lock do
   if left[i] ~= -2 and left[i] < ttl then
     redis.call('PEXPIRE', KEYS[i], ttl)
   end
 end
-for i = 2, last_lock do
+for i = last_reserved + 1, last_lock do
   if left[i] == -2 then
-    redis.call('SET', KEYS[i], owner, 'PX', ttl)
+    redis.call('SET', KEYS[i], OWNER, 'PX', ttl)
   end
 end
 -- Nor is the end of a fence ever brought forward: the number may be ahead of the time.
 fence_ttl = fence_ttl + longest - ttl
-for i = last_lock + 1, last_fence do
+for i = last_lock + 1, #KEYS do
   if left[i] == -1 or left[i] >= fence_ttl then
     redis.call('SET', KEYS[i], text, 'KEEPTTL')
   else
     redis.call('SET', KEYS[i], text, 'PX', fence_ttl)
   end
 end
-for i = is_reserved and last_fence + 1 or #KEYS + 1, #KEYS do
+for i = 2, is_reserved and last_reserved or 1 do
   local RESERVED, without = KEYS[i], without_of[i]
   -- include granted.lua
 end

@@ -1,18 +1,6 @@
 -- Lets a lock with several names live longer on one node, if it is still ours there; and sets the keys again
 -- that the node has lost, if nobody else has taken any of these names since. All names are extended, or none.
 --
--- KEYS[1]  the node's mark
--- KEYS[2]  the lock's keys (one for each name)
--- KEYS[3]  the owner's tombstones, which are there if a name was taken from it by force (one for each name)
--- KEYS[4]  their fences, which keep the largest number of a grant (one for each name; not given without fencing)
--- ARGV[1]  the owner id that took it
--- ARGV[2]  how long it shall live from now on at least, in milliseconds
--- ARGV[3]  until when, in milliseconds of this node's clock, keys that are gone may be set again
--- ARGV[4]  1 if newcomers are granted nothing but under an admitted mark, else 0
--- ARGV[5]  the lock's number (not given without fencing)
--- ARGV[6]  the largest fence under which a key that is gone may be set (not given without fencing)
--- ARGV[7]  the fences' TTL in milliseconds, which outlives that (not given without fencing)
---
 -- Replies:
 --   1         all our keys were there, and live for at least that long
 --   2         keys were gone, and nobody had them; now all are ours, for that long
@@ -31,17 +19,20 @@
 
 -- Nor is the end of a fence ever brought forward. All is read before anything is written: see acquire.
 
-local owner, ttl, fence_ttl = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[7] or 0)
-local names = (#KEYS - 1) / (ARGV[5] and 3 or 2)
+-- KEYS: MARK, LOCK.., TOMBSTONE.., FENCE..
+local OWNER, TTL, UNTIL, QUARANTINE, NUMBER, UP_TO, FENCE_TTL = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
+
+local MARK, ttl, fence_ttl = KEYS[1], tonumber(TTL), tonumber(FENCE_TTL or 0)
+local names = (#KEYS - 1) / (NUMBER and 3 or 2)
 local last_lock = names + 1
 -- The locks and the tombstones.
 local values = redis.call('MGET', unpack(KEYS, 2, 2 * names + 1))
 local left = {} -- what our keys have left, in milliseconds
 local gone, gone_keys = {}, {}
 for i = 2, last_lock do
-  if values[i - 1] == owner then
+  if values[i - 1] == OWNER then
     left[i] = redis.call('PTTL', KEYS[i])
-    fence_ttl = math.max(fence_ttl, ARGV[7] and ARGV[7] + left[i] - ttl or 0)
+    fence_ttl = math.max(fence_ttl, FENCE_TTL and FENCE_TTL + left[i] - ttl or 0)
   else
     gone[#gone + 1] = i
     gone_keys[#gone] = KEYS[i]
@@ -77,14 +68,14 @@ if #gone > 0 then
   end
   -- A request that was held up on its way must not take a lock that nobody holds any more.
   local now = redis.call('TIME')
-  if now[1] * 1000 + now[2] / 1000 >= tonumber(ARGV[3]) then
+  if now[1] * 1000 + now[2] / 1000 >= tonumber(UNTIL) then
     return none_is_left and -1 or {-3, 0}
   end
   local largest = 0
-  for _, i in ipairs(ARGV[5] and gone or {}) do
+  for _, i in ipairs(NUMBER and gone or {}) do
     largest = math.max(largest, tonumber(redis.call('GET', fence_of(i)) or 0) or 0)
   end
-  if ARGV[5] and largest > tonumber(ARGV[6]) then
+  if NUMBER and largest > tonumber(UP_TO) then
     -- Of whichever name a grant comes next: it is above what a repair may go up to that is told of this number.
     for _, i in ipairs(gone) do
       set_fence(fence_of(i), largest)
@@ -99,11 +90,11 @@ for i = 2, last_lock do
   end
   -- Where our key is, no fence is in the way, however large it is. But it must outlive the lock, however
   -- long that is held.
-  if left[i] and ARGV[5] then
+  if left[i] and NUMBER then
     local fence = fence_of(i)
     local left_of_fence = redis.call('PTTL', fence)
     if left_of_fence == -2 then
-      redis.call('SET', fence, ARGV[5], 'PX', fence_ttl)
+      redis.call('SET', fence, NUMBER, 'PX', fence_ttl)
     elseif left_of_fence ~= -1 and left_of_fence < fence_ttl then
       -- A value that is no number may be somebody else's lock, and keeps its end.
       local known = redis.pcall('GET', fence)
@@ -117,12 +108,11 @@ if #gone == 0 then
   return 1
 end
 for _, i in ipairs(gone) do
-  if ARGV[5] then
-    set_fence(fence_of(i), tonumber(ARGV[5]))
+  if NUMBER then
+    set_fence(fence_of(i), tonumber(NUMBER))
   end
 end
 for _, i in ipairs(gone) do
-  redis.call('SET', KEYS[i], owner, 'PX', ttl)
+  redis.call('SET', KEYS[i], OWNER, 'PX', ttl)
 end
-local MARK, QUARANTINE = KEYS[1], ARGV[4]
 -- include repaired.lua

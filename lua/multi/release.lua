@@ -1,17 +1,6 @@
 -- Gives a lock with several names back on one node, as far as it is still ours there, and tells those who wait for
 -- any of the names. They are free then, or the node keeps them for a while, although nobody holds them.
 --
--- KEYS[1]  the lock's keys (one for each name)
--- KEYS[2]  the owner's tombstones, which are there if a name was taken from it by force (one for each name; given only to keep or raise)
--- KEYS[3]  their fences, which keep the largest number of a grant (one for each name; given only to raise it)
--- ARGV[1]  the owner id that took it
--- ARGV[2]  until when, in milliseconds of this node's clock, the names are kept; 0: they are not
--- ARGV[3]  by when, in milliseconds of this node's clock, it has to begin to keep them
--- ARGV[4]  what is under the keys while they are kept
--- ARGV[5]  the number that the fences have at least from now on; empty: they are not raised
--- ARGV[6]  the fences' TTL in milliseconds, if they are raised; empty: they are not
--- ARGV[7]  the channels on which releases are told (one for each name)
---
 -- Replies:
 --   1        all our keys were there, and are deleted, or somebody else's for as long as they are kept
 --   {1, n}   the same, and so many connections were told of it, on the channel that most of them listen to
@@ -22,14 +11,18 @@
 -- The fences are raised where an extension of the lock may still be under way: it finds a fence above
 -- what it may go up to then, and sets no key again.
 
+-- KEYS: LOCK.., TOMBSTONE.., FENCE..
+local OWNER, KEEP_UNTIL, KEEP_BY, KEPT, RAISE_TO, FENCE_TTL
+  = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6] -- and CHANNEL..
+
 -- A lock that is kept is kept on all nodes, so also where keys are gone, and nobody else's are there. Until when is told
 -- by the node's own clock, for a release may come late, or again. A name that was forced open is not kept.
 local keeps_for = 0
-if ARGV[2] ~= '0' then
+if KEEP_UNTIL ~= '' then
   local now = redis.call('TIME')
   local now_ms = now[1] * 1000 + now[2] / 1000
-  if now_ms < tonumber(ARGV[3]) then
-    keeps_for = math.ceil(ARGV[2] - now_ms)
+  if now_ms < tonumber(KEEP_BY) then
+    keeps_for = math.ceil(KEEP_UNTIL - now_ms)
   end
 end
 
@@ -38,7 +31,7 @@ local names = #ARGV - 6
 local owners = redis.call('MGET', unpack(KEYS, 1, math.min(2 * names, #KEYS)))
 local ours, channels = {}, {}
 for i = 1, names do
-  if owners[i] == ARGV[1] then
+  if owners[i] == OWNER then
     ours[#ours + 1] = KEYS[i]
     channels[#ours] = ARGV[6 + i]
   end
@@ -49,13 +42,13 @@ if #ours > 0 then
   redis.call('DEL', unpack(ours))
   for _, channel in ipairs(channels) do
     -- pcall: the lock is given back, whether or not we may say so. Who waits looks now and then.
-    local told = redis.pcall('PUBLISH', channel, ARGV[1])
+    local told = redis.pcall('PUBLISH', channel, OWNER)
     most_told = math.max(most_told, type(told) == 'number' and told or 0)
   end
 end
 for i = 1, keeps_for > 0 and names or 0 do
   if not owners[names + i] then
-    redis.call('SET', KEYS[i], ARGV[4], 'NX', 'PX', keeps_for) -- where nobody else has the name
+    redis.call('SET', KEYS[i], KEPT, 'NX', 'PX', keeps_for) -- where nobody else has the name
   end
 end
 for i = 2 * names + 1, #KEYS do
@@ -65,13 +58,13 @@ for i = 2 * names + 1, #KEYS do
     if not string.find(known.err, 'WRONGTYPE', 1, true) then
       return known -- a permission is missing
     end
-  elseif (tonumber(known or 0) or 0) < tonumber(ARGV[5]) then
+  elseif (tonumber(known or 0) or 0) < tonumber(RAISE_TO) then
     -- Its end is never brought forward.
     local left = redis.call('PTTL', KEYS[i])
-    if left == -1 or left >= tonumber(ARGV[6]) then
-      redis.call('SET', KEYS[i], ARGV[5], 'KEEPTTL')
+    if left == -1 or left >= tonumber(FENCE_TTL) then
+      redis.call('SET', KEYS[i], RAISE_TO, 'KEEPTTL')
     else
-      redis.call('SET', KEYS[i], ARGV[5], 'PX', ARGV[6])
+      redis.call('SET', KEYS[i], RAISE_TO, 'PX', FENCE_TTL)
     end
   end
 end

@@ -22,50 +22,8 @@ end
 local replies = {}
 local key, argument = 2, 2 -- the next ones
 
-local function make(script, keys, arguments, calls)
-  -- One command reads for all calls: before an acquire the reservations and the fence, before an extension its
-  -- lock, the tombstone and the fence. A call gets it beside its ARGV. Copies of one call read the fence again, and a
-  -- call behind one that may have changed the reservations of the same name reads these again.
-  local extends = script == extend
-  local each = script == release and 0 or extends and keys - 1 or keys - 2
-  local read, changed = {}, {}
-  for i = 0, each > 0 and calls - 1 or -1 do
-    local first, last = key + keys * i, key + keys * i + keys - 1
-    if extends then
-      read[each * i + 1], read[each * i + 2] = KEYS[first], KEYS[first + 2]
-    end
-    if script == acquire then
-      read[each * i + 1] = KEYS[first + 2]
-    end
-    read[each * i + each] = KEYS[last]
-  end
-  read = read[1] and redis.pcall('MGET', unpack(read)) or read
-  for i = 1, calls do
-    local given = { unpack(ARGV, argument, argument + arguments - 1) }
-    -- None of them, if the permission is missing.
-    if extends then
-      local first = each * (i - 1) + 1
-      given.owner, given.forced, given.fence = read[first], read[first + 1], each == 3 and read[first + 2] or nil
-    elseif script == acquire then
-      local reservations = KEYS[key + 2]
-      given.reserved = read[each * (i - 1) + 1]
-      if each == 2 then
-        given.fence = read[each * i]
-      end
-      if changed[reservations] then
-        given.reserved = nil
-      elseif given.reserved or arguments > (each == 2 and 5 or 3) then
-        changed[reservations] = true -- by its grant, or its refusal
-      end
-    end
-    local ok, reply = pcall(script, { unpack(KEYS, key, key + keys - 1) }, given)
-    if not ok or type(reply) == 'table' and reply.err then
-      reply = 'alone'
-    end
-    replies[#replies + 1] = reply
-    key, argument = key + keys, argument + arguments
-  end
-end
+local reads_lock = true
+-- include make.lua
 
 -- As release does it, but all keys are read at once, and deleted at once.
 local function release_all(keys, arguments, calls)

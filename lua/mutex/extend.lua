@@ -1,18 +1,6 @@
 -- Lets an exclusive lock live longer on one node, if it is still ours there; and takes it again if
 -- the node has lost it, and nobody else has taken it since.
 --
--- KEYS[1]  the lock
--- KEYS[2]  the node's mark
--- KEYS[3]  the owner's tombstone, which is there if the lock was taken from it by force
--- KEYS[4]  the lock's fence, which keeps the largest number of a grant (not given without fencing)
--- ARGV[1]  the owner id that took it
--- ARGV[2]  how long it shall live from now on at least, in milliseconds
--- ARGV[3]  until when, in milliseconds of this node's clock, a key that is gone may be set again
--- ARGV[4]  1 if newcomers are granted nothing but under an admitted mark, else 0
--- ARGV[5]  the lock's number (not given without fencing)
--- ARGV[6]  the largest fence under which a key that is gone may be set (not given without fencing)
--- ARGV[7]  the fence's TTL in milliseconds, which outlives that (not given without fencing)
---
 -- Replies:
 --   1         our key was there, and lives for at least that long
 --   2         no key was there; now ours is, for that long
@@ -24,22 +12,22 @@
 --
 -- A key is never shortened: a late, short extension must not undo an earlier, longer one.
 
--- Nor is the end of a fence ever brought forward.
+local LOCK, MARK, TOMBSTONE, FENCE = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local OWNER, TTL, UNTIL, QUARANTINE, NUMBER, UP_TO, FENCE_TTL = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
 
-local MARK, TOMBSTONE, FENCE = KEYS[2], KEYS[3], KEYS[4]
-local TTL, UNTIL, QUARANTINE, NUMBER, UP_TO, FENCE_TTL = ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
+-- Nor is the end of a fence ever brought forward.
 
 -- What is under the lock's key and under the tombstone's; nil: not read yet. A batch has read them with others'.
 local owner, forced = ARGV.owner, ARGV.forced
 if owner == nil then
   -- One command for both, where that is permitted.
-  local read = redis.pcall('MGET', KEYS[1], TOMBSTONE)
+  local read = redis.pcall('MGET', LOCK, TOMBSTONE)
   owner, forced = read[1], read[2]
 end
-if owner ~= ARGV[1] then
+if owner ~= OWNER then
   -- MGET does not see another kind's key; and the call before in the same batch may have set ours.
   -- pcall: another kind's key under that name is not ours either, and no fault of the node.
-  owner = redis.pcall('GET', KEYS[1])
+  owner = redis.pcall('GET', LOCK)
   if type(owner) == 'table' and not string.find(owner.err, 'WRONGTYPE', 1, true) then
     return owner -- a permission is missing
   end
@@ -50,11 +38,11 @@ if owner ~= ARGV[1] then
 end
 if forced then
   return 0
-elseif owner == ARGV[1] then
+elseif owner == OWNER then
   -- include prolong.lua
 elseif owner then
   return 0
 end
 -- include repair.lua
-redis.call('SET', KEYS[1], ARGV[1], 'PX', TTL)
+redis.call('SET', LOCK, OWNER, 'PX', TTL)
 -- include repaired.lua

@@ -1,16 +1,5 @@
 -- Takes a reentrant lock on one node, or says who is in the way.
 --
--- KEYS[1]  the lock: a hash whose one field is the owner
--- KEYS[2]  the node's mark
--- KEYS[3]  who has reserved the name: the priorities of waiters, the oldest first
--- KEYS[4]  the lock's fence, which keeps the largest number of a grant (not given without fencing)
--- ARGV[1]  the owner id of this attempt
--- ARGV[2]  the TTL in milliseconds
--- ARGV[3]  the mark under which the node grants; empty: under any
--- ARGV[4]  the number that is proposed for the grant (not given without fencing)
--- ARGV[5]  the fence's TTL in milliseconds, which outlives the lock (not given without fencing)
--- ARGV[6]  the caller's priority, and behind it, if it reserves the name when it is refused, for how many ms (given only to a waiter)
---
 -- Replies (the shape that every acquire script has):
 --   {1, number}   granted; number is this node's number of the grant, 0 without fencing
 --   {0, ms}       refused: somebody's key is there, or somebody else goes first, for ms more milliseconds (-1: without expiry)
@@ -22,44 +11,46 @@
 -- Running it again for the same owner grants again, with the same number: a retry after a lost reply
 -- changes nothing. How often a thread holds the lock is known to its client alone; here the count is 1.
 
+local redis = redis -- a local is found faster than a global
+local LOCK, MARK, RESERVED, FENCE = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local OWNER, TTL, ADMITTED, PROPOSAL, FENCE_TTL, WAITER = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6] or ''
+
 -- Most calls go straight through, to a free lock and a proposal that is large enough. No function is
 -- made on that way, and no number becomes text: either takes a server about as long as a command does.
 
-local redis, KEYS, ARGV = redis, KEYS, ARGV -- a local is found faster than a global
 local LARGEST = 2251799813685247 -- 2^51 - 1; lua/README.md says why
 
-local RESERVED, FENCE, CLASS = KEYS[3], KEYS[4], 'x'
-local WAITER = FENCE and ARGV[6] or not FENCE and ARGV[4] or ''
+local CLASS = 'x'
 -- include read.lua
 -- include check.lua
 
 local step = 1 -- how far above the number of an earlier grant this one must be
-local fence_ttl = FENCE and ARGV[5]
-local kind = redis.call('TYPE', KEYS[1]).ok
+local fence_ttl = FENCE and FENCE_TTL
+local kind = redis.call('TYPE', LOCK).ok
 if kind == 'none' and not blocked then
-  redis.call('HSET', KEYS[1], ARGV[1], 1)
+  redis.call('HSET', LOCK, OWNER, 1)
   -- pcall: a lock that cannot be given an end is not left behind.
-  local set = redis.pcall('PEXPIRE', KEYS[1], ARGV[2])
+  local set = redis.pcall('PEXPIRE', LOCK, TTL)
   if type(set) == 'table' then
-    redis.call('HDEL', KEYS[1], ARGV[1])
+    redis.call('HDEL', LOCK, OWNER)
     return set -- a permission is missing
   end
 else
-  local remaining = redis.call('PTTL', KEYS[1])
+  local remaining = redis.call('PTTL', LOCK)
   if kind ~= 'string' and kind ~= 'none' and (kind ~= 'hash' or remaining < 0) then
     -- Locks are strings (our mutex), or hashes that expire (Redisson's as well, of one holder or more).
     return {-2, kind}
-  elseif kind ~= 'hash' or redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then
+  elseif kind ~= 'hash' or redis.call('HEXISTS', LOCK, OWNER) == 0 then
     local is_shared = kind == 'hash' and #WAITER > 34
-      and redis.call('HEXISTS', KEYS[1], 'mode') + redis.call('HEXISTS', KEYS[1], 'permits') > 0
+      and redis.call('HEXISTS', LOCK, 'mode') + redis.call('HEXISTS', LOCK, 'permits') > 0
     -- include reserve.lua
     return {0, kind == 'none' and blocked or remaining}
   end
   -- Never shortened: this may be a late copy, and the lock may have been extended since.
-  if remaining < tonumber(ARGV[2]) then
-    redis.call('PEXPIRE', KEYS[1], ARGV[2])
+  if remaining < tonumber(TTL) then
+    redis.call('PEXPIRE', LOCK, TTL)
   elseif fence_ttl then
-    fence_ttl = fence_ttl + remaining - ARGV[2]
+    fence_ttl = fence_ttl + remaining - TTL
   end
   -- Nobody else was granted the lock since; if the fence has risen, it is this owner's own number.
   step = 0
@@ -69,7 +60,6 @@ end
 if not FENCE then
   return {1, 0}
 end
-local PROPOSAL = ARGV[4]
 -- include number.lua
-redis.call('HDEL', KEYS[1], ARGV[1])
+redis.call('HDEL', LOCK, OWNER)
 return {-3, last and last < math.huge and number > LARGEST and 0 or 1}

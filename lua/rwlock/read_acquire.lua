@@ -1,18 +1,5 @@
 -- Takes a hold of a read-write lock to read on one node, or says who is in the way.
 --
--- KEYS[1]  the lock: a hash with the field 'mode', which is 'read' or 'write', and a field for each hold
--- KEYS[2]  the node's mark
--- KEYS[3]  who has reserved the name: the priorities of waiters, the oldest first
--- KEYS[4]  the string that lives for as long as this hold
--- KEYS[5]  the lock's fence, which keeps the largest number of a grant (not given without fencing)
--- KEYS[6]  'last', the fence behind the last read, and 'others', the largest number of a write (not given without fencing)
--- ARGV[1]  the owner id of this attempt
--- ARGV[2]  the TTL in milliseconds
--- ARGV[3]  the mark under which the node grants; empty: under any
--- ARGV[4]  the caller's priority; empty: it has none yet. Behind it, if it reserves the name when it is refused: for how many ms
--- ARGV[5]  the number that is proposed for the grant (not given without fencing)
--- ARGV[6]  the fence's TTL in milliseconds, which outlives the lock (not given without fencing)
---
 -- Replies (the shape that every acquire script has):
 --   {1, number}   granted; number is this node's number of the grant, 0 without fencing
 --   {0, ms}       refused: somebody's key is there, or somebody else goes first, for ms more milliseconds (-1: without expiry)
@@ -24,21 +11,24 @@
 -- Running it again for the same owner grants again, whoever goes next, with a number that is not smaller: a retry after a
 -- lost reply changes nothing for anybody.
 
-local redis, KEYS, ARGV = redis, KEYS, ARGV -- a local is found faster than a global
+local redis = redis -- a local is found faster than a global
+local LOCK, MARK, RESERVED, READ_END, FENCE, READS = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local OWNER, TTL, ADMITTED, PROPOSAL, FENCE_TTL, WAITER = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6] or ''
+
 local LARGEST = 2251799813685247 -- 2^51 - 1; lua/README.md says why
 
-local RESERVED, FENCE, WAITER, CLASS = KEYS[3], KEYS[5], ARGV[4], 'r'
+local CLASS = 'r'
 -- include read.lua
 -- include check.lua
 
-local kind = redis.call('TYPE', KEYS[1]).ok
-local remaining = kind ~= 'none' and redis.call('PTTL', KEYS[1]) or 0
+local kind = redis.call('TYPE', LOCK).ok
+local remaining = kind ~= 'none' and redis.call('PTTL', LOCK) or 0
 local mode, ours = false, false
 if kind == 'hash' and remaining >= 0 then
-  local fields = redis.call('HMGET', KEYS[1], 'mode', ARGV[1])
+  local fields = redis.call('HMGET', LOCK, 'mode', OWNER)
   mode = fields[1]
   -- A hold whose string is gone is over, also if others keep the lock alive with its field in it.
-  ours = fields[2] and redis.call('PTTL', KEYS[4]) ~= -2
+  ours = fields[2] and redis.call('PTTL', READ_END) ~= -2
 elseif kind ~= 'none' and kind ~= 'string' then
   -- Locks are strings, or hashes that expire.
   return {-2, kind}
@@ -49,21 +39,20 @@ if kind ~= 'none' and mode ~= 'read' or blocked and not ours then
   return {0, (kind == 'none' or mode == 'read') and blocked or remaining}
 end
 
-local TTL, PROPOSAL, FENCE_TTL = ARGV[2], ARGV[5], ARGV[6]
 -- include next_number.lua
 
-redis.call('SET', KEYS[4], '1', 'PX', math.max(tonumber(TTL), ours and redis.call('PTTL', KEYS[4]) or 0))
-redis.call('HSET', KEYS[1], 'mode', 'read', ARGV[1], 1)
+redis.call('SET', READ_END, '1', 'PX', math.max(tonumber(TTL), ours and redis.call('PTTL', READ_END) or 0))
+redis.call('HSET', LOCK, 'mode', 'read', OWNER, 1)
 -- Never shortened: others may read for longer, or this may be a late copy.
 if remaining < tonumber(TTL) then
   -- pcall: a lock that cannot be given an end is not left behind.
-  local set = redis.pcall('PEXPIRE', KEYS[1], TTL)
+  local set = redis.pcall('PEXPIRE', LOCK, TTL)
   if type(set) == 'table' then
     if not ours then
-      redis.call('DEL', KEYS[4])
-      redis.call('HDEL', KEYS[1], ARGV[1])
+      redis.call('DEL', READ_END)
+      redis.call('HDEL', LOCK, OWNER)
       if kind == 'none' then
-        redis.call('HDEL', KEYS[1], 'mode')
+        redis.call('HDEL', LOCK, 'mode')
       end
     end
     return set -- a permission is missing
@@ -76,7 +65,7 @@ end
 -- What the fence was before says something of others, unless it was the last one of a read.
 local others = known or 0
 -- pcall: something else under that key says nothing of reads.
-local reads = redis.pcall('HMGET', KEYS[6], 'last', 'others')
+local reads = redis.pcall('HMGET', READS, 'last', 'others')
 local can_note = not reads.err
 if can_note and reads[1] and known and tonumber(reads[1]) == tonumber(known) then
   others = reads[2] or known
@@ -88,9 +77,9 @@ if left == -1 or left >= tonumber(fence_ttl) then
   fence_ttl = left
 end
 if can_note then
-  redis.call('HSET', KEYS[6], 'last', text, 'others', others)
+  redis.call('HSET', READS, 'last', text, 'others', others)
   if fence_ttl ~= -1 then
-    redis.call('PEXPIRE', KEYS[6], fence_ttl)
+    redis.call('PEXPIRE', READS, fence_ttl)
   end
 end
 return {1, number}

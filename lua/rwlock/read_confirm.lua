@@ -1,17 +1,13 @@
 -- Tells a node the number of a read-write lock that was won to read, if our hold is still there.
 --
--- KEYS[1]  the lock: a hash with the field 'mode', which is 'read' or 'write', and a field for each hold
--- KEYS[2]  its fence, which keeps the largest number of a grant
--- KEYS[3]  'last', the fence behind the last read, and 'others', the largest number of a write
--- ARGV[1]  the owner id that took it
--- ARGV[2]  the lock's number
--- ARGV[3]  how much longer than the lock the fence lives, in milliseconds
---
 -- Replies:
 --   1   our hold is there, and the fence is that number or a larger one
 --   0   our hold is not there, and the fence is what it was
 --
 -- A node that is not ours must not say 1: it may have given a smaller number to its owner before.
+
+local LOCK, FENCE, READS = KEYS[1], KEYS[2], KEYS[3]
+local OWNER, NUMBER, OUTLIVES = ARGV[1], ARGV[2], ARGV[3]
 
 -- include field.lua
 if ours ~= 1 then
@@ -22,13 +18,13 @@ if left == -1 or left >= ttl then
   ttl = left
 end
 -- pcall: something else under that key says nothing of reads.
-local reads = redis.pcall('HMGET', KEYS[3], 'last', 'others')
+local reads = redis.pcall('HMGET', READS, 'last', 'others')
 if not reads.err then
   -- What the fence was before says something of others, unless it was the last one of a read.
   local is_of_reads = reads[1] and tonumber(reads[1]) == known
-  redis.call('HSET', KEYS[3], 'last', number, 'others', is_of_reads and reads[2] or known)
+  redis.call('HSET', READS, 'last', number, 'others', is_of_reads and reads[2] or known)
   if ttl ~= -1 then
-    redis.call('PEXPIRE', KEYS[3], ttl)
+    redis.call('PEXPIRE', READS, ttl)
   end
 elseif not string.find(reads.err, 'WRONGTYPE', 1, true) then
   return reads -- a permission is missing

@@ -1,18 +1,6 @@
 -- Lets a read-write lock that is held to write live longer on one node, if it is still ours there; and takes it again if
 -- the node has lost it, and nobody else has taken it since.
 --
--- KEYS[1]  the lock: a hash with the field 'mode', which is 'read' or 'write', and a field for each hold
--- KEYS[2]  the node's mark
--- KEYS[3]  the owner's tombstone, which is there if the lock was taken from it by force, or if it reads by now
--- KEYS[4]  the lock's fence, which keeps the largest number of a grant (not given without fencing)
--- ARGV[1]  the owner id that took it
--- ARGV[2]  how long it shall live from now on at least, in milliseconds
--- ARGV[3]  until when, in milliseconds of this node's clock, a key that is gone may be set again
--- ARGV[4]  1 if newcomers are granted nothing but under an admitted mark, else 0
--- ARGV[5]  the lock's number (not given without fencing)
--- ARGV[6]  the largest fence under which a key that is gone may be set (not given without fencing)
--- ARGV[7]  the fence's TTL in milliseconds, which outlives that (not given without fencing)
---
 -- Replies:
 --   1         our key was there, and lives for at least that long
 --   2         no key was there; now ours is, for that long
@@ -24,10 +12,10 @@
 --
 -- A key is never shortened: a late, short extension must not undo an earlier, longer one.
 
--- Nor is the end of a fence ever brought forward.
+local LOCK, MARK, TOMBSTONE, FENCE = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local OWNER, TTL, UNTIL, QUARANTINE, NUMBER, UP_TO, FENCE_TTL = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
 
-local MARK, TOMBSTONE, FENCE = KEYS[2], KEYS[3], KEYS[4]
-local TTL, UNTIL, QUARANTINE, NUMBER, UP_TO, FENCE_TTL = ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
+-- Nor is the end of a fence ever brought forward.
 
 -- include field.lua
 local forced = redis.pcall('GET', TOMBSTONE)
@@ -37,18 +25,18 @@ end
 if forced then
   -- A late copy of the acquire may have set the key again behind the force. Nobody would give that back.
   if ours == 1 then
-    redis.call('HDEL', KEYS[1], ARGV[1])
-    if redis.call('HLEN', KEYS[1]) == 1 then
-      redis.call('DEL', KEYS[1])
+    redis.call('HDEL', LOCK, OWNER)
+    if redis.call('HLEN', LOCK) == 1 then
+      redis.call('DEL', LOCK)
     end
   end
   return 0
 elseif ours == 1 then
   -- include prolong.lua
-elseif redis.call('TYPE', KEYS[1]).ok ~= 'none' then
+elseif redis.call('TYPE', LOCK).ok ~= 'none' then
   return 0
 end
 -- include repair.lua
-redis.call('HSET', KEYS[1], 'mode', 'write', ARGV[1], 1)
-redis.call('PEXPIRE', KEYS[1], TTL)
+redis.call('HSET', LOCK, 'mode', 'write', OWNER, 1)
+redis.call('PEXPIRE', LOCK, TTL)
 -- include repaired.lua

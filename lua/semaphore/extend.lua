@@ -1,17 +1,6 @@
 -- Lets permits of a semaphore live longer on one node, if they are still ours there; and takes them again if the node has
 -- lost them, and nobody else has taken one of them since.
 --
--- KEYS[1]  the semaphore: a hash with the field 'permits', and a field for each owner, 'END SLOT ..': when its hold ends, in
---          milliseconds of this node's clock, and which slots it has
--- KEYS[2]  the node's mark
--- KEYS[3]  the owner's tombstone, which is there if the permits were taken from it by force
--- ARGV[1]  the owner id that took them
--- ARGV[2]  how long they shall live from now on at least, in milliseconds
--- ARGV[3]  until when, in milliseconds of this node's clock, a hold that is gone may be set again
--- ARGV[4]  1 if newcomers are granted nothing but under an admitted mark, else 0
--- ARGV[5]  how many permits the semaphore has
--- ARGV[6]  a slot that the owner has, from 0 on (one for each slot)
---
 -- Replies:
 --   1    our hold was there, and lives for at least that long
 --   2    it was not there, and none of its slots was taken; now it is, for that long
@@ -23,15 +12,18 @@
 --
 -- A hold is never shortened: a late, short extension must not undo an earlier, longer one.
 
+local LOCK, MARK, TOMBSTONE = KEYS[1], KEYS[2], KEYS[3]
+local OWNER, TTL, UNTIL, QUARANTINE, PERMITS = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5] -- and SLOT..
+
 -- pcall: something else under the tombstone's key is no fault of the node.
-local forced = redis.pcall('GET', KEYS[3])
+local forced = redis.pcall('GET', TOMBSTONE)
 if type(forced) == 'table' and not string.find(forced.err, 'WRONGTYPE', 1, true) then
   return forced -- a permission is missing
 elseif forced then
   return 0
 end
-local kind = redis.call('TYPE', KEYS[1]).ok
-local remaining = redis.call('PTTL', KEYS[1])
+local kind = redis.call('TYPE', LOCK).ok
+local remaining = redis.call('PTTL', LOCK)
 if kind ~= 'none' and (kind ~= 'hash' or remaining < 0) then
   return 0
 end
@@ -39,7 +31,7 @@ local time = redis.call('TIME')
 local exact = time[1] * 1000 + time[2] / 1000
 local now = math.floor(exact)
 -- Most holds are there. Whose slots are which is looked at only where ours is not, for there may be a thousand holds.
-local mine = kind == 'hash' and redis.call('HMGET', KEYS[1], 'permits', ARGV[1]) or {}
+local mine = kind == 'hash' and redis.call('HMGET', LOCK, 'permits', OWNER) or {}
 local permits, before = mine[1], mine[2]
 if kind == 'hash' and not permits then
   return 0 -- a reentrant lock, or a read-write lock
@@ -49,7 +41,7 @@ local others = false -- whether there are any
 if not ours or ours < now then
   ours, before = nil, nil
   local over, taken = {}, {}
-  local fields = kind == 'hash' and redis.call('HGETALL', KEYS[1]) or {}
+  local fields = kind == 'hash' and redis.call('HGETALL', LOCK) or {}
   for i = 1, #fields, 2 do
     local owner, hold = fields[i], fields[i + 1]
     if owner ~= 'permits' then
@@ -67,7 +59,7 @@ if not ours or ours < now then
       end
     end
   end
-  if others and permits ~= ARGV[5] then
+  if others and permits ~= PERMITS then
     return 0
   end
   for i = 6, #ARGV do
@@ -76,30 +68,30 @@ if not ours or ours < now then
     end
   end
   -- A request that was held up on its way must not take what nobody holds any more.
-  if exact >= tonumber(ARGV[3]) then
+  if exact >= tonumber(UNTIL) then
     return -1
   end
   for _, owner in ipairs(over) do
-    redis.call('HDEL', KEYS[1], owner)
+    redis.call('HDEL', LOCK, owner)
   end
 end
-local ends = math.max(ours or 0, now + ARGV[2])
+local ends = math.max(ours or 0, now + TTL)
 if ours then
   -- A server that is out of memory refuses what a script sets first. What it has of ours goes on, as a mutex does.
-  redis.call('HDEL', KEYS[1], ARGV[1])
+  redis.call('HDEL', LOCK, OWNER)
 end
 local hold = string.format('%.0f %s', ends, table.concat(ARGV, ' ', 6))
-redis.call('HSET', KEYS[1], 'permits', ARGV[5], ARGV[1], hold)
+redis.call('HSET', LOCK, 'permits', PERMITS, OWNER, hold)
 if kind == 'none' or remaining < ends - now then
   -- pcall: a semaphore that cannot be given an end is not left behind. Others' holds, and an earlier one of ours, stay.
-  local set = redis.pcall('PEXPIRE', KEYS[1], ends - now)
+  local set = redis.pcall('PEXPIRE', LOCK, ends - now)
   if type(set) == 'table' then
     if before then
-      redis.call('HSET', KEYS[1], ARGV[1], before)
+      redis.call('HSET', LOCK, OWNER, before)
     elseif others then
-      redis.call('HDEL', KEYS[1], ARGV[1])
+      redis.call('HDEL', LOCK, OWNER)
     else
-      redis.call('HDEL', KEYS[1], ARGV[1], 'permits')
+      redis.call('HDEL', LOCK, OWNER, 'permits')
     end
     return set -- a permission is missing
   end
@@ -107,5 +99,4 @@ end
 if ours then
   return 1
 end
-local MARK, QUARANTINE = KEYS[2], ARGV[4]
 -- include repaired.lua

@@ -1,13 +1,13 @@
--- Part of a confirm script whose lock is one key, KEYS[1], which is ours: raises the fence, KEYS[2], to the lock's number, ARGV[2]. It
--- lives for ARGV[3] ms longer than the lock. Sets `known`, what it was (0: no number), and `number`, what it is; `left`, how long
+-- Part of a confirm script whose lock is one key, LOCK, which is ours: raises the fence, FENCE, to the lock's number, NUMBER. It
+-- lives for OUTLIVES ms longer than the lock. Sets `known`, what it was (0: no number), and `number`, what it is; `left`, how long
 -- it was to live, and `ttl`, how long it is to live at least.
 
-local known = tonumber(redis.call('GET', KEYS[2]) or 0) or 0
-local number = math.max(tonumber(ARGV[2]), known)
+local known = tonumber(redis.call('GET', FENCE) or 0) or 0
+local number = math.max(tonumber(NUMBER), known)
 -- Its end is never brought forward.
-local ttl, left = ARGV[3] + redis.call('PTTL', KEYS[1]), redis.call('PTTL', KEYS[2])
+local ttl, left = OUTLIVES + redis.call('PTTL', LOCK), redis.call('PTTL', FENCE)
 if left == -1 or left >= ttl then
-  redis.call('SET', KEYS[2], number, 'KEEPTTL')
+  redis.call('SET', FENCE, number, 'KEEPTTL')
 else
-  redis.call('SET', KEYS[2], number, 'PX', ttl)
+  redis.call('SET', FENCE, number, 'PX', ttl)
 end

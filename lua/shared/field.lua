@@ -1,8 +1,8 @@
--- Part of scripts whose lock is a hash: sets `ours`, 1 if the owner, ARGV[1], has a field in KEYS[1]; else 0, or an error if that is no
+-- Part of scripts whose lock is a hash: sets `ours`, 1 if the owner, OWNER, has a field in LOCK; else 0, or an error if that is no
 -- hash. It ends the call if a permission is missing.
 
 -- pcall: another kind's key under that name is not ours either, and no fault of the node.
-local ours = redis.pcall('HEXISTS', KEYS[1], ARGV[1])
+local ours = redis.pcall('HEXISTS', LOCK, OWNER)
 if type(ours) == 'table' and not string.find(ours.err, 'WRONGTYPE', 1, true) then
   return ours -- a permission is missing
 end

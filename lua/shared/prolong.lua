@@ -1,12 +1,12 @@
--- Part of an extend script whose lock is one key, KEYS[1], which is still ours: lets it live longer, and its fence. It ends the
+-- Part of an extend script whose lock is one key, LOCK, which is still ours: lets it live longer, and its fence. It ends the
 -- call, so it is the last thing in its block.
 --
 -- Needs TTL; and FENCE, NUMBER and FENCE_TTL, which are nil without fencing.
 
 local fence_ttl = FENCE_TTL
-local remaining = redis.call('PTTL', KEYS[1])
+local remaining = redis.call('PTTL', LOCK)
 if remaining < tonumber(TTL) then
-  redis.call('PEXPIRE', KEYS[1], TTL)
+  redis.call('PEXPIRE', LOCK, TTL)
 elseif fence_ttl then
   fence_ttl = fence_ttl + remaining - TTL
 end

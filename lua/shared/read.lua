@@ -1,7 +1,7 @@
 -- Part of an acquire script: reads what every call needs, and ends the call under another mark.
 --
--- Needs RESERVED and FENCE, the keys of the reservations and of the fence (nil without fencing); the mark is KEYS[2], and
--- ARGV[3] the one that has to be there. Sets `reserved` and `known`, what is under those keys; false: no string.
+-- Needs RESERVED and FENCE, the keys of the reservations and of the fence (nil without fencing); the mark is MARK, and
+-- ADMITTED the one that has to be there. Sets `reserved` and `known`, what is under those keys; false: no string.
 
 local reserved, known = ARGV.reserved, nil
 if reserved ~= nil then
@@ -11,9 +11,9 @@ else
   -- locks must not take one that it has forgotten. One command reads all, where that is permitted.
   local read
   if FENCE then
-    read = redis.pcall('MGET', KEYS[2], RESERVED, FENCE)
+    read = redis.pcall('MGET', MARK, RESERVED, FENCE)
   else
-    read = redis.pcall('MGET', KEYS[2], RESERVED)
+    read = redis.pcall('MGET', MARK, RESERVED)
   end
   local mark = read[1]
   reserved, known = read[2], read[3]
@@ -27,10 +27,10 @@ else
       reserved = false
     end
   end
-  if mark ~= ARGV[3] and ARGV[3] ~= '' then
+  if mark ~= ADMITTED and ADMITTED ~= '' then
     -- pcall: something else under the mark's key is another mark, and no fault of the node.
-    mark = redis.pcall('GET', KEYS[2])
-    if mark ~= ARGV[3] then
+    mark = redis.pcall('GET', MARK)
+    if mark ~= ADMITTED then
       if type(mark) == 'table' and not string.find(mark.err, 'WRONGTYPE', 1, true) then
         return mark -- a permission is missing
       end

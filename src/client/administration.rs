@@ -62,8 +62,7 @@ impl Quorlock {
         most: usize,
         within: Duration,
     ) -> Result<HeldLocks, Error> {
-        let (pattern, auxiliary) = (pattern.as_ref(), &*self.shared.auxiliary);
-        let wanted = ScanWanted { pattern, auxiliary, most, within };
+        let wanted = ScanWanted { pattern: pattern.as_ref(), most, within };
         held_locks::held_locks(self.coordinator().state(), &wanted)
     }
 
@@ -118,7 +117,7 @@ impl Quorlock {
     /// of [`admit`](Self::admit).
     pub fn admit_if_unused(&self) -> Result<Vec<String>, Error> {
         self.coordinator().process.check()?;
-        admit::admit_if_unused(self.coordinator().state(), &self.shared.auxiliary)
+        admit::admit_if_unused(self.coordinator().state())
     }
 
     /// Ends all use of this client, by all its clones: calls that wait end with

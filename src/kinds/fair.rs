@@ -1,21 +1,14 @@
 //! The fair lock: the string of an exclusive lock, and beside it a queue of those who wait.
 
-use std::time::Duration;
-
-use crate::core::acquire::{Waits, WayOfWaiting};
-use crate::core::base::HoldClass;
-use crate::core::vote::PermitsWanted;
 use crate::guard::Guard;
 use crate::handle::{Handle, LockKind, OneName, sealed};
-use crate::ident::{
-    Names, fence_key, kept_text, queue_ends_key, queue_key, queued_text, release_channel,
-    reserved_key, tombstone_key,
-};
-use crate::kinds::contract::kind::{Claimant, Keep, Kind, Raise, Repair};
-use crate::kinds::contract::one_key::{OneKey, fence_ttl};
+use crate::ident::owner_text;
+#[cfg(all(test, feature = "embedded"))]
+use crate::kinds::contract::holders;
+use crate::kinds::contract::kind::{Kind, Order};
+use crate::kinds::contract::layout::{Argument, Key, Layout, ScriptCall};
 use crate::kinds::contract::reply;
-use crate::kinds::contract::reservations::reservation;
-use crate::node::{Part, Request, Script};
+use crate::node::Script;
 
 // No batch makes several calls of them in one step: who waits for a fair lock asks once a second.
 static ACQUIRE: Script =
@@ -28,8 +21,65 @@ static CONFIRM: Script =
 static EXTEND: Script =
     Script::new(include_str!("../../lua/mutex/extend.lua")).with_meaning(reply::extend_meaning);
 
-static SCRIPTS: OneKey =
-    OneKey { acquire: &ACQUIRE, confirm: &CONFIRM, extend: &EXTEND, release: &RELEASE };
+static KIND: Kind = Kind {
+    order: Order::Queue,
+    ..Kind::exclusive(
+        "fair_mutex",
+        Layout {
+            acquire: ScriptCall {
+                script: &ACQUIRE,
+                keys: &[
+                    Key::Lock,
+                    Key::Mark,
+                    Key::Reserved,
+                    Key::Queue,
+                    Key::QueueEnds,
+                    Key::Fence,
+                ],
+                arguments: &[
+                    Argument::Owner,
+                    Argument::Ttl,
+                    Argument::Admitted,
+                    Argument::Queued,
+                    Argument::Ticket,
+                    Argument::StaysFor,
+                    Argument::Proposal,
+                    Argument::FenceTtl,
+                    Argument::Waiter,
+                ],
+            },
+            confirm: Some(ScriptCall::confirm(&CONFIRM)),
+            extend: ScriptCall::extend(&EXTEND),
+            release: ScriptCall {
+                script: &RELEASE,
+                keys: &[Key::Lock, Key::Queue, Key::Tombstone, Key::Fence],
+                arguments: &[
+                    Argument::Owner,
+                    Argument::Channel,
+                    Argument::Queued,
+                    Argument::KeepUntil,
+                    Argument::KeepBy,
+                    Argument::Kept,
+                    Argument::RaiseTo,
+                    Argument::FenceTtl,
+                ],
+            },
+            leave: Some(ScriptCall {
+                script: &LEAVE,
+                keys: &[Key::Lock, Key::Queue, Key::QueueEnds],
+                arguments: &[Argument::Queued, Argument::Channel],
+            }),
+            commands: &[
+                "set", "get", "mget", "del", "type", "pttl", "pexpire", "time", "publish", "zadd",
+                "zrem", "zrange", "zscore", "zcard",
+            ],
+            owner: owner_text,
+            redissons_channel: None,
+            #[cfg(all(test, feature = "embedded"))]
+            holders: holders::of_string,
+        },
+    )
+};
 
 /// The kind of fair locks.
 #[derive(Debug)]
@@ -43,108 +93,10 @@ impl LockKind for Fair {
 impl OneName for Fair {}
 
 impl sealed::Kind for Fair {
-    const KIND: &'static dyn Kind = &Self;
     const HANDLE: &'static str = "FairMutex";
-}
 
-impl Kind for Fair {
-    fn label(&self) -> &'static str {
-        "fair_mutex"
-    }
-
-    fn hold_class(&self) -> HoldClass {
-        HoldClass::Exclusive
-    }
-
-    fn waiting(&self, _: &Names, _: Option<PermitsWanted>) -> WayOfWaiting {
-        WayOfWaiting::InQueue
-    }
-
-    fn auxiliary(&self) -> &'static [&'static str] {
-        &[":fence", ":queue", ":queue_ends"]
-    }
-
-    fn commands(&self) -> &'static [&'static str] {
-        &[
-            "set", "get", "mget", "del", "type", "pttl", "pexpire", "time", "publish", "zadd",
-            "zrem", "zrange", "zscore", "zcard",
-        ]
-    }
-
-    fn acquire(
-        &self,
-        names: &Names,
-        mark_key: &[u8],
-        Claimant { owner, .. }: Claimant<'_>,
-        ttl: Duration,
-        waits: Waits,
-        proposal: Option<u64>,
-    ) -> Request {
-        let key = names.first().key();
-        let (queue, ends, queued) = (queue_key(key), queue_ends_key(key), queued_text(owner));
-        let (reserved, fence) = (reserved_key(key), proposal.map(|_| fence_key(key)));
-        let reservation = reservation(&waits);
-        let mut parts: Vec<_> =
-            [key, mark_key, &reserved, &queue, &ends].into_iter().map(Part::Bytes).collect();
-        parts.extend(fence.as_deref().map(Part::Bytes));
-        let keys = parts.len();
-        parts.extend([Part::Bytes(owner.as_bytes()), ttl.into(), Part::Mark]);
-        parts.push(Part::Bytes(reservation.as_bytes()));
-        let ticket = Part::from(waits.ticket.unwrap_or(0));
-        parts.extend([Part::Bytes(queued.as_bytes()), ticket, waits.lasts.into()]);
-        if let Some(proposal) = proposal {
-            parts.extend([Part::from(proposal), fence_ttl(ttl)]);
-        }
-        Request::new(&ACQUIRE, keys, &parts)
-    }
-
-    fn confirm(&self, names: &Names, owner: &str, number: u64) -> Option<Request> {
-        Some(SCRIPTS.confirm(names.first().key(), owner, number))
-    }
-
-    fn extend(
-        &self,
-        names: &Names,
-        Claimant { owner, .. }: Claimant<'_>,
-        ttl: Duration,
-        repair: Repair<'_>,
-    ) -> Request {
-        SCRIPTS.extend(names.first().key(), owner, ttl, repair)
-    }
-
-    fn release(
-        &self,
-        names: &Names,
-        Claimant { owner, .. }: Claimant<'_>,
-        keep: Option<Keep>,
-        raise: Option<Raise>,
-    ) -> Request {
-        let key = names.first().key();
-        let (queue, queued, kept) = (queue_key(key), queued_text(owner), kept_text(owner));
-        let (channel, fence) = (release_channel(key), raise.map(|_| fence_key(key)));
-        let may_keep = keep.is_some() || raise.is_some();
-        let tombstone = may_keep.then(|| tombstone_key(key, owner.as_bytes()));
-        let mut parts = vec![Part::Bytes(key), Part::Bytes(&queue)];
-        parts.extend(tombstone.as_deref().map(Part::Bytes));
-        parts.extend(fence.as_deref().map(Part::Bytes));
-        let keys = parts.len();
-        parts.extend([owner.as_bytes(), &channel, queued.as_bytes()].map(Part::Bytes));
-        if may_keep {
-            let (until_ms, by_ms) = keep.map_or((0, 0), |keep| (keep.until_ms, keep.by_ms));
-            let times = [Part::Number(until_ms), Part::Number(by_ms)];
-            parts.extend(times.into_iter().chain([Part::Bytes(kept.as_bytes())]));
-        }
-        if let Some(Raise { to, lasts }) = raise {
-            parts.extend([Part::from(to), fence_ttl(lasts)]);
-        }
-        Request::new(&RELEASE, keys, &parts)
-    }
-
-    fn leave_queue(&self, names: &Names, queued: &str) -> Option<Request> {
-        let key = names.first().key();
-        let (queue, ends, channel) = (queue_key(key), queue_ends_key(key), release_channel(key));
-        let parts = [key, &queue, &ends, queued.as_bytes(), &channel].map(Part::Bytes);
-        Some(Request::new(&LEAVE, 3, &parts))
+    fn kind() -> &'static Kind {
+        &KIND
     }
 }
 

@@ -1,6 +1,8 @@
 //! The kinds of locks. A kind is its folder in `lua/`, its file here, and its line in this list.
 
+#[cfg(test)]
 use crate::handle::sealed;
+#[cfg(test)]
 use crate::kinds::contract::kind::Kind;
 
 pub(crate) mod contract;
@@ -31,31 +33,26 @@ macro_rules! for_each_kind {
     };
 }
 
+#[cfg(test)]
 macro_rules! list {
     ($($kind:ty,)*) => {
-        &[$(<$kind as sealed::Kind>::KIND),*]
+        Box::new([$(<$kind as sealed::Kind>::kind()),*])
     };
 }
 
 /// Every kind.
-pub(crate) const KINDS: &[&dyn Kind] = for_each_kind!(list);
-
-/// How the keys end that the kinds keep beside their locks.
-pub(crate) fn auxiliary() -> Vec<&'static str> {
-    let mut auxiliary: Vec<_> = KINDS.iter().flat_map(|kind| kind.auxiliary()).copied().collect();
-    auxiliary.sort_unstable();
-    auxiliary.dedup();
-    auxiliary
-}
+#[cfg(test)]
+pub(crate) static KINDS: std::sync::LazyLock<Box<[&Kind]>> =
+    std::sync::LazyLock::new(|| for_each_kind!(list));
 
 /// The exclusive lock, for tests that are about it.
 #[cfg(all(test, feature = "embedded"))]
-pub(crate) const EXCLUSIVE: &dyn Kind = <Exclusive as sealed::Kind>::KIND;
+pub(crate) static EXCLUSIVE: &Kind = &mutex::KIND;
 
 /// The names of a lock without a prefix, for tests.
 #[cfg(test)]
 pub(crate) fn names(of: &[&[u8]]) -> crate::ident::Names {
-    let names = of.iter().map(|name| crate::ident::Name::new(b"", name, &auxiliary()));
+    let names = of.iter().map(|name| crate::ident::Name::new(b"", name));
     crate::ident::Names::new(of.len(), names).expect("good names")
 }
 

@@ -1,18 +1,14 @@
 //! The lock with several names: what the exclusive lock keeps under one name, this one keeps under each of them.
 
-use std::time::Duration;
-
-use crate::core::acquire::Waits;
-use crate::core::base::HoldClass;
-use crate::core::vote::fence_outlives_ms;
 use crate::guard::Guard;
 use crate::handle::{Handle, LockKind, sealed};
-use crate::ident::{Names, fence_key, kept_text, release_channel, reserved_key, tombstone_key};
-use crate::kinds::contract::kind::{Claimant, Keep, Kind, Raise, Repair};
-use crate::kinds::contract::one_key::fence_ttl;
+use crate::ident::owner_text;
+#[cfg(all(test, feature = "embedded"))]
+use crate::kinds::contract::holders;
+use crate::kinds::contract::kind::Kind;
+use crate::kinds::contract::layout::{Argument, Key, Layout, ScriptCall};
 use crate::kinds::contract::reply;
-use crate::kinds::contract::reservations::reservation;
-use crate::node::{Part, Request, Script};
+use crate::node::Script;
 
 // No batch makes several calls of them in one step. To start a script costs a server as much as two commands, which is
 // little beside what these do. And a batch of them would be in everybody's way for a millisecond.
@@ -28,6 +24,47 @@ static RELEASE: Script = Script::new(include_str!("../../lua/multi/release.lua")
 /// as for a mutex; with 64 names it would be 200 us.
 const MOST_NAMES: usize = 16;
 
+// The fences are the last keys, and the mark is the first one: the scripts know by the number of keys how many names there are.
+static KIND: Kind = Kind {
+    most_names: MOST_NAMES,
+    ..Kind::exclusive(
+        "multi_mutex",
+        Layout {
+            acquire: ScriptCall {
+                keys: &[Key::Mark, Key::Reserved, Key::Lock, Key::Fence],
+                ..ScriptCall::acquire(&ACQUIRE)
+            },
+            confirm: Some(ScriptCall::confirm(&CONFIRM)),
+            extend: ScriptCall {
+                keys: &[Key::Mark, Key::Lock, Key::Tombstone, Key::Fence],
+                ..ScriptCall::extend(&EXTEND)
+            },
+            // The channels come last, so that the other arguments have fixed places.
+            release: ScriptCall {
+                script: &RELEASE,
+                keys: &[Key::Lock, Key::Tombstone, Key::Fence],
+                arguments: &[
+                    Argument::Owner,
+                    Argument::KeepUntil,
+                    Argument::KeepBy,
+                    Argument::Kept,
+                    Argument::RaiseTo,
+                    Argument::FenceTtl,
+                    Argument::Channel,
+                ],
+            },
+            leave: None,
+            commands: &[
+                "set", "get", "mget", "exists", "del", "type", "pttl", "pexpire", "time", "publish",
+            ],
+            owner: owner_text,
+            redissons_channel: None,
+            #[cfg(all(test, feature = "embedded"))]
+            holders: holders::of_string,
+        },
+    )
+};
+
 /// The kind of locks that have several names, and are exclusive under each of them.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -38,132 +75,10 @@ impl LockKind for AllNames {
 }
 
 impl sealed::Kind for AllNames {
-    const KIND: &'static dyn Kind = &Self;
     const HANDLE: &'static str = "MultiMutex";
-}
 
-/// The keys of a lock, and the tombstones and the fences beside them.
-struct Keys<'a> {
-    locks: Vec<&'a [u8]>,
-    beside: Vec<Vec<u8>>,
-}
-
-impl<'a> Keys<'a> {
-    /// With the tombstones of `buried`, if that is an owner.
-    fn new(names: &'a Names, buried: Option<&str>, with_fences: bool) -> Self {
-        let locks: Vec<_> = names.keys().collect();
-        let tombstones = buried
-            .iter()
-            .flat_map(|owner| locks.iter().map(|key| tombstone_key(key, owner.as_bytes())));
-        let fences = locks.iter().filter(|_| with_fences).map(|key| fence_key(key));
-        let beside = tombstones.chain(fences).collect();
-        Self { locks, beside }
-    }
-
-    fn parts(&self) -> impl Iterator<Item = Part<'_>> {
-        let locks = self.locks.iter().map(|key| Part::Bytes(key));
-        locks.chain(self.beside.iter().map(|key| Part::Bytes(key)))
-    }
-}
-
-impl Kind for AllNames {
-    fn label(&self) -> &'static str {
-        "multi_mutex"
-    }
-
-    fn hold_class(&self) -> HoldClass {
-        HoldClass::Exclusive
-    }
-
-    fn most_names(&self) -> usize {
-        MOST_NAMES
-    }
-
-    fn auxiliary(&self) -> &'static [&'static str] {
-        &[":fence"]
-    }
-
-    fn commands(&self) -> &'static [&'static str] {
-        &["set", "get", "mget", "exists", "del", "type", "pttl", "pexpire", "time", "publish"]
-    }
-
-    fn acquire(
-        &self,
-        names: &Names,
-        mark_key: &[u8],
-        Claimant { owner, .. }: Claimant<'_>,
-        ttl: Duration,
-        waits: Waits,
-        proposal: Option<u64>,
-    ) -> Request {
-        let reserved: Vec<_> = names.keys().map(reserved_key).collect();
-        let fences: Vec<_> = match proposal {
-            Some(_) => names.keys().map(fence_key).collect(),
-            None => Vec::new(),
-        };
-        let reservation = reservation(&waits);
-        let mut parts = vec![Part::Bytes(mark_key)];
-        parts.extend(names.keys().map(Part::Bytes));
-        parts.extend(fences.iter().chain(&reserved).map(|key| Part::Bytes(key)));
-        let keys = parts.len();
-        parts.extend([Part::Bytes(owner.as_bytes()), ttl.into(), Part::Mark]);
-        parts.push(Part::Bytes(reservation.as_bytes()));
-        if let Some(proposal) = proposal {
-            parts.extend([Part::from(proposal), fence_ttl(ttl)]);
-        }
-        Request::new(&ACQUIRE, keys, &parts)
-    }
-
-    fn confirm(&self, names: &Names, owner: &str, number: u64) -> Option<Request> {
-        let keys = Keys::new(names, None, true);
-        let mut parts: Vec<_> = keys.parts().collect();
-        let keys = parts.len();
-        let outlives = Part::Number(fence_outlives_ms());
-        parts.extend([Part::Bytes(owner.as_bytes()), number.into(), outlives]);
-        Some(Request::new(&CONFIRM, keys, &parts))
-    }
-
-    fn extend(
-        &self,
-        names: &Names,
-        Claimant { owner, .. }: Claimant<'_>,
-        ttl: Duration,
-        repair: Repair<'_>,
-    ) -> Request {
-        let keys = Keys::new(names, Some(owner), repair.fence.is_some());
-        let mut parts = vec![Part::Bytes(repair.mark_key)];
-        parts.extend(keys.parts());
-        let keys = parts.len();
-        let (until, quarantine) = (Part::Number(repair.until_ms), repair.quarantine.into());
-        parts.extend([Part::Bytes(owner.as_bytes()), ttl.into(), until, Part::Number(quarantine)]);
-        if let Some(fence) = repair.fence {
-            parts.extend([Part::from(fence.number), Part::from(fence.up_to), fence_ttl(ttl)]);
-        }
-        Request::new(&EXTEND, keys, &parts)
-    }
-
-    fn release(
-        &self,
-        names: &Names,
-        Claimant { owner, .. }: Claimant<'_>,
-        keep: Option<Keep>,
-        raise: Option<Raise>,
-    ) -> Request {
-        let may_keep = keep.is_some() || raise.is_some();
-        let keys = Keys::new(names, may_keep.then_some(owner), raise.is_some());
-        let channels: Vec<_> = names.keys().map(release_channel).collect();
-        let mut parts: Vec<_> = keys.parts().collect();
-        let keys = parts.len();
-        let (until_ms, by_ms) = keep.map_or((0, 0), |keep| (keep.until_ms, keep.by_ms));
-        let kept = kept_text(owner);
-        parts.push(Part::Bytes(owner.as_bytes()));
-        parts.extend([Part::Number(until_ms), Part::Number(by_ms), Part::Bytes(kept.as_bytes())]);
-        match raise {
-            Some(Raise { to, lasts }) => parts.extend([Part::from(to), fence_ttl(lasts)]),
-            None => parts.extend([Part::Bytes(b""); 2]),
-        }
-        parts.extend(channels.iter().map(|channel| Part::Bytes(channel)));
-        Request::new(&RELEASE, keys, &parts)
+    fn kind() -> &'static Kind {
+        &KIND
     }
 }
 

@@ -1,16 +1,14 @@
 //! The exclusive lock: one string a node, the layout of the Redlock algorithm.
 
-use std::time::Duration;
-
-use crate::core::acquire::Waits;
-use crate::core::base::HoldClass;
 use crate::guard::Guard;
 use crate::handle::{Handle, LockKind, OneName, sealed};
-use crate::ident::Names;
-use crate::kinds::contract::kind::{Claimant, Keep, Kind, Raise, Repair};
-use crate::kinds::contract::one_key::OneKey;
+use crate::ident::owner_text;
+#[cfg(all(test, feature = "embedded"))]
+use crate::kinds::contract::holders;
+use crate::kinds::contract::kind::Kind;
+use crate::kinds::contract::layout::{Argument, Key, Layout, ScriptCall};
 use crate::kinds::contract::reply;
-use crate::node::{Request, Script};
+use crate::node::Script;
 
 static ACQUIRE: Script =
     Script::batched(include_str!("../../lua/mutex/acquire.lua"), "acquire", &BATCH)
@@ -35,8 +33,33 @@ static BATCH: Script = Script::new(concat!(
     include_str!("../../lua/mutex/batch.lua"),
 ));
 
-static SCRIPTS: OneKey =
-    OneKey { acquire: &ACQUIRE, confirm: &CONFIRM, extend: &EXTEND, release: &RELEASE };
+pub(super) static KIND: Kind = Kind::exclusive(
+    "mutex",
+    Layout {
+        acquire: ScriptCall::acquire(&ACQUIRE),
+        confirm: Some(ScriptCall::confirm(&CONFIRM)),
+        extend: ScriptCall::extend(&EXTEND),
+        release: ScriptCall {
+            script: &RELEASE,
+            keys: &[Key::Lock, Key::Tombstone, Key::Fence],
+            arguments: &[
+                Argument::Owner,
+                Argument::Channel,
+                Argument::KeepUntil,
+                Argument::KeepBy,
+                Argument::Kept,
+                Argument::RaiseTo,
+                Argument::FenceTtl,
+            ],
+        },
+        leave: None,
+        commands: &["set", "get", "mget", "del", "type", "pttl", "pexpire", "time", "publish"],
+        owner: owner_text,
+        redissons_channel: None,
+        #[cfg(all(test, feature = "embedded"))]
+        holders: holders::of_string,
+    },
+);
 
 /// The kind of exclusive locks.
 #[derive(Debug)]
@@ -50,61 +73,10 @@ impl LockKind for Exclusive {
 impl OneName for Exclusive {}
 
 impl sealed::Kind for Exclusive {
-    const KIND: &'static dyn Kind = &Self;
     const HANDLE: &'static str = "Mutex";
-}
 
-impl Kind for Exclusive {
-    fn label(&self) -> &'static str {
-        "mutex"
-    }
-
-    fn hold_class(&self) -> HoldClass {
-        HoldClass::Exclusive
-    }
-
-    fn auxiliary(&self) -> &'static [&'static str] {
-        &[":fence"]
-    }
-
-    fn commands(&self) -> &'static [&'static str] {
-        &["set", "get", "mget", "del", "type", "pttl", "pexpire", "time", "publish"]
-    }
-
-    fn acquire(
-        &self,
-        names: &Names,
-        mark_key: &[u8],
-        Claimant { owner, .. }: Claimant<'_>,
-        ttl: Duration,
-        waits: Waits,
-        proposal: Option<u64>,
-    ) -> Request {
-        SCRIPTS.acquire(names.first().key(), mark_key, owner, ttl, waits, proposal)
-    }
-
-    fn confirm(&self, names: &Names, owner: &str, number: u64) -> Option<Request> {
-        Some(SCRIPTS.confirm(names.first().key(), owner, number))
-    }
-
-    fn extend(
-        &self,
-        names: &Names,
-        Claimant { owner, .. }: Claimant<'_>,
-        ttl: Duration,
-        repair: Repair<'_>,
-    ) -> Request {
-        SCRIPTS.extend(names.first().key(), owner, ttl, repair)
-    }
-
-    fn release(
-        &self,
-        names: &Names,
-        Claimant { owner, .. }: Claimant<'_>,
-        keep: Option<Keep>,
-        raise: Option<Raise>,
-    ) -> Request {
-        SCRIPTS.release(names.first().key(), owner, &self.channels(names), keep, raise)
+    fn kind() -> &'static Kind {
+        &KIND
     }
 }
 

@@ -3,18 +3,17 @@
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Deref;
-use std::time::Duration;
 
-use crate::core::acquire::Waits;
-use crate::core::base::HoldClass;
 use crate::error::Error;
 use crate::guard::{Guard, LockGuard, StaysOnItsThread, sealed as of_guards};
 use crate::handle::{Handle, LockKind, OneName, sealed};
-use crate::ident::{Names, owner_text_with_thread, redisson_channel, release_channel};
-use crate::kinds::contract::kind::{Claimant, Keep, Kind, Raise, Repair};
-use crate::kinds::contract::one_key::OneKey;
+use crate::ident::{owner_text_with_thread, redisson_channel};
+#[cfg(all(test, feature = "embedded"))]
+use crate::kinds::contract::holders;
+use crate::kinds::contract::kind::Kind;
+use crate::kinds::contract::layout::{Layout, ScriptCall};
 use crate::kinds::contract::reply;
-use crate::node::{Request, Script};
+use crate::node::Script;
 use crate::runtime::hold::Hold;
 
 static ACQUIRE: Script =
@@ -40,8 +39,27 @@ static BATCH: Script = Script::new(concat!(
     include_str!("../../lua/reentrant/batch.lua"),
 ));
 
-static SCRIPTS: OneKey =
-    OneKey { acquire: &ACQUIRE, confirm: &CONFIRM, extend: &EXTEND, release: &RELEASE };
+static KIND: Kind = Kind {
+    is_reentrant: true,
+    ..Kind::exclusive(
+        "reentrant",
+        Layout {
+            acquire: ScriptCall::acquire(&ACQUIRE),
+            confirm: Some(ScriptCall::confirm(&CONFIRM)),
+            extend: ScriptCall::extend(&EXTEND),
+            release: ScriptCall::release_of_redissons(&RELEASE),
+            leave: None,
+            commands: &[
+                "set", "get", "mget", "del", "hset", "hexists", "hdel", "type", "pttl", "pexpire",
+                "time", "publish",
+            ],
+            owner: owner_text_with_thread,
+            redissons_channel: Some(redisson_channel),
+            #[cfg(all(test, feature = "embedded"))]
+            holders: holders::of_hash,
+        },
+    )
+};
 
 /// The kind of locks that a thread may take again while it holds them.
 #[derive(Debug)]
@@ -55,100 +73,10 @@ impl LockKind for Reentrant {
 impl OneName for Reentrant {}
 
 impl sealed::Kind for Reentrant {
-    const KIND: &'static dyn Kind = &Self;
     const HANDLE: &'static str = "ReentrantMutex";
-}
 
-impl Kind for Reentrant {
-    fn label(&self) -> &'static str {
-        "reentrant"
-    }
-
-    fn hold_class(&self) -> HoldClass {
-        HoldClass::Exclusive
-    }
-
-    fn is_reentrant(&self) -> bool {
-        true
-    }
-
-    fn auxiliary(&self) -> &'static [&'static str] {
-        &[":fence"]
-    }
-
-    fn owner_text(&self, label: &str, random: u128) -> String {
-        owner_text_with_thread(label, random)
-    }
-
-    fn commands(&self) -> &'static [&'static str] {
-        &[
-            "set", "get", "mget", "del", "hset", "hexists", "hdel", "type", "pttl", "pexpire",
-            "time", "publish",
-        ]
-    }
-
-    /// Ours comes first, as in the script.
-    fn channels(&self, names: &Names) -> Vec<Vec<u8>> {
-        let key = names.first().key();
-        vec![release_channel(key), redisson_channel(key)]
-    }
-
-    fn acquire(
-        &self,
-        names: &Names,
-        mark_key: &[u8],
-        Claimant { owner, .. }: Claimant<'_>,
-        ttl: Duration,
-        waits: Waits,
-        proposal: Option<u64>,
-    ) -> Request {
-        SCRIPTS.acquire(names.first().key(), mark_key, owner, ttl, waits, proposal)
-    }
-
-    fn confirm(&self, names: &Names, owner: &str, number: u64) -> Option<Request> {
-        Some(SCRIPTS.confirm(names.first().key(), owner, number))
-    }
-
-    fn extend(
-        &self,
-        names: &Names,
-        Claimant { owner, .. }: Claimant<'_>,
-        ttl: Duration,
-        repair: Repair<'_>,
-    ) -> Request {
-        SCRIPTS.extend(names.first().key(), owner, ttl, repair)
-    }
-
-    fn release(
-        &self,
-        names: &Names,
-        Claimant { owner, .. }: Claimant<'_>,
-        keep: Option<Keep>,
-        raise: Option<Raise>,
-    ) -> Request {
-        SCRIPTS.release(names.first().key(), owner, &self.channels(names), keep, raise)
-    }
-
-    #[cfg(all(test, feature = "embedded"))]
-    fn holders(
-        &self,
-        key: &[u8],
-        call: &mut dyn FnMut(&[&[u8]]) -> crate::embedded::Reply,
-    ) -> Vec<(Vec<u8>, i64)> {
-        use crate::embedded::Reply;
-
-        let (Reply::List(fields), Reply::Int(end_ms)) =
-            (call(&[b"HKEYS", key]), call(&[b"PEXPIRETIME", key]))
-        else {
-            return Vec::new();
-        };
-        let beside = [b"mode".as_slice(), b"permits"].map(|field| Reply::Bulk(field.to_vec()));
-        if beside.iter().any(|field| fields.contains(field)) {
-            return Vec::new(); // a read-write lock, or a semaphore
-        }
-        let owner =
-            |field| if let Reply::Bulk(owner) = field { Some((owner, end_ms)) } else { None };
-        fields.into_iter().filter_map(owner).collect()
+    fn kind() -> &'static Kind {
+        &KIND
     }
 }
 

@@ -6,6 +6,7 @@ use crate::core::acquire::{Priority, Reservation, Waits};
 use crate::core::vote::Permits;
 use crate::ident::{Name, Names};
 use crate::kinds::contract::kind::{Claimant, Fence, Keep, Raise, Repair};
+use crate::kinds::contract::layout::{Argument, Key};
 use crate::kinds::contract::reservations::withdraw_request;
 use crate::node::Request;
 use crate::runtime::administration::{force_request, holder_request};
@@ -24,53 +25,116 @@ fn some_names(how_many: usize) -> Names {
     names(&text.iter().map(Vec::as_slice).collect::<Vec<_>>())
 }
 
-/// A call of each script, with all keys and arguments that there are and with those alone that are always given; and the
-/// words of its header that say when those are given that are not there.
-fn calls(kind: &dyn Kind, of: &Names) -> Vec<(&'static [&'static str], Request)> {
-    const ALL: &[&str] = &[];
-    const UNFENCED: &[&str] = &["not given without fencing)"];
-    const NO_WAITER: &[&str] = &["given only to a waiter)"];
-    const PLAIN: &[&str] =
-        &["given only to keep or raise)", "given only to keep)", "given only to raise it)"];
-    const KEPT: &[&str] = &["given only to raise it)"];
+/// A call of each script, with all keys and arguments that there are, and with fewer.
+fn calls(kind: &Kind, of: &Names) -> Vec<Request> {
     let keep = || Some(Keep { until_ms: 1, by_ms: 1 });
     let raise = || Some(Raise { to: 2, lasts: TTL });
     let fence = Some(Fence { number: 1, up_to: 2 });
     let repair = |fence| Repair { until_ms: 0, mark_key: b"mark", quarantine: true, fence };
-    let leave = kind.leave_queue(of, "caller").map(|leave| (ALL, leave));
     let permits = Permits { slots: [0].into_iter().collect(), of: 1 };
     let owner = Claimant { owner: "owner", permits };
-    let confirm = kind.confirm(of, "owner", 1).map(|confirm| (ALL, confirm));
-    let mut calls = vec![
-        (ALL, withdraw_request(of, PRIORITY)),
-        (ALL, kind.acquire(of, b"mark", owner, TTL, WAITS, Some(1))),
-        (UNFENCED, kind.acquire(of, b"mark", owner, TTL, WAITS, None)),
-        (NO_WAITER, kind.acquire(of, b"mark", owner, TTL, Waits::default(), Some(1))),
-        (ALL, kind.extend(of, owner, TTL, repair(fence))),
-        (UNFENCED, kind.extend(of, owner, TTL, repair(None))),
-        (KEPT, kind.release(of, owner, keep(), None)),
-        (PLAIN, kind.release(of, owner, None, None)),
+    let calls = [
+        kind.acquire(of, b"mark", owner, TTL, WAITS, Some(1)),
+        kind.acquire(of, b"mark", owner, TTL, WAITS, None),
+        kind.acquire(of, b"mark", owner, TTL, Waits::default(), Some(1)),
+        kind.extend(of, owner, TTL, repair(fence)),
+        kind.extend(of, owner, TTL, repair(None)),
+        kind.release(of, owner, keep(), raise()),
+        kind.release(of, owner, keep(), None),
+        kind.release(of, owner, None, raise()),
+        kind.release(of, owner, None, None),
     ];
-    if kind.has_numbers() {
-        calls.push((ALL, kind.release(of, owner, None, raise())));
-        calls.push((ALL, kind.release(of, owner, keep(), raise())));
-    }
-    calls.into_iter().chain(confirm).chain(leave).collect()
+    let more = [kind.confirm(of, "owner", 1), kind.leave_queue(of, "caller")];
+    calls.into_iter().chain(more.into_iter().flatten()).collect()
 }
 
-/// The header of a script states each of its KEYS and ARGV, in order, and its replies; the call
-/// has just as many.
+/// A script names its keys and arguments as the layout does. Those that are there for each name, or for each slot, end in `..`.
 #[test]
-fn calls_are_as_the_scripts_headers_state() {
-    for kind in KINDS {
-        for how_many in [1, kind.most_names()] {
-            for (left_out, call) in calls(*kind, &some_names(how_many)) {
-                let (source, keys, arguments) = call.shape();
-                let stated = |table| stated(source, table, left_out, how_many);
-                assert_eq!(stated("KEYS"), keys, "KEYS of:\n{source}");
-                assert_eq!(stated("ARGV"), arguments, "ARGV of:\n{source}");
+fn scripts_name_what_they_are_called_with() {
+    for kind in KINDS.iter() {
+        let layout = &kind.layout;
+        let calls = [&layout.acquire, &layout.extend, &layout.release];
+        for call in calls.into_iter().chain(&layout.confirm).chain(&layout.leave) {
+            let dots = |name: &str, repeats: bool| {
+                format!("{name}{}", if repeats && kind.most_names > 1 { ".." } else { "" })
+            };
+            let keys = call.keys.iter().map(|key| dots(key.name(), *key != Key::Mark));
+            let arguments = call.arguments.iter().map(|argument| match argument {
+                Argument::Slot => format!("{}..", argument.name()),
+                argument => dots(argument.name(), *argument == Argument::Channel),
+            });
+            let source = call.script.source();
+            assert_eq!(named(source, "KEYS"), keys.collect::<Vec<_>>(), "{source}");
+            assert_eq!(named(source, "ARGV"), arguments.collect::<Vec<_>>(), "{source}");
+        }
+    }
+}
+
+/// The names that a script gives to what is in that table. They are those of `local A, B = KEYS[1], KEYS[2] -- and C..`, or of
+/// `-- KEYS: A, B, C..`.
+fn named(source: &str, table: &str) -> Vec<String> {
+    let source = source.replace("\n  = ", " = ");
+    let list = |names: &str| names.split(", ").map(str::to_owned).collect::<Vec<_>>();
+    let stated = format!("-- {table}: ");
+    let places = format!(" = {table}[1]");
+    for line in source.lines() {
+        if let Some(names) = line.strip_prefix(&stated) {
+            return list(names);
+        }
+        let Some((names, given)) = line.split_once(" = ").filter(|_| line.contains(&places)) else {
+            continue;
+        };
+        let names = list(names.strip_prefix("local ").expect("they are locals"));
+        let (given, more) = given.split_once(" -- and ").unwrap_or((given, ""));
+        for (i, given) in given.split(", ").enumerate() {
+            assert_eq!(given.trim_end_matches(" or ''"), format!("{table}[{}]", i + 1), "{line}");
+        }
+        assert_eq!(names.len(), given.split(", ").count(), "{line}");
+        return names
+            .into_iter()
+            .chain(Some(more.to_owned()).filter(|it| !it.is_empty()))
+            .collect();
+    }
+    panic!("no names for {table}:\n{source}");
+}
+
+/// Scripts tell by the number of keys which of them they are given, so those that a call lacks are the last ones.
+#[test]
+fn a_call_lacks_only_the_last_keys_of_its_script() {
+    for kind in KINDS.iter() {
+        let calls = calls(kind, &some_names(kind.most_names));
+        for call in &calls {
+            let of_script = calls.iter().filter(|it| it.shape().0 == call.shape().0);
+            let most = of_script.map(Request::keys).max_by_key(Vec::len).expect("its own");
+            assert!(most.starts_with(&call.keys()), "{}", call.shape().0);
+        }
+    }
+}
+
+/// `lua/README.md` says what each name stands for.
+#[test]
+fn the_names_of_keys_and_arguments_are_explained() {
+    let readme = include_str!("../../lua/README.md");
+    for kind in KINDS.iter() {
+        let layout = &kind.layout;
+        let calls = [&layout.acquire, &layout.extend, &layout.release];
+        for call in calls.into_iter().chain(&layout.confirm).chain(&layout.leave) {
+            let keys = call.keys.iter().map(|key| key.name());
+            for name in keys.chain(call.arguments.iter().map(|argument| argument.name())) {
+                assert!(readme.contains(&format!("| `{name}` | ")), "{name}");
             }
         }
+    }
+}
+
+/// The header of a withdrawal states each of its KEYS and ARGV, in order.
+#[test]
+fn a_withdrawal_is_as_its_header_states() {
+    for how_many in [1, 16] {
+        let call = withdraw_request(&some_names(how_many), PRIORITY);
+        let (source, keys, arguments) = call.shape();
+        let stated = |table| stated(source, table, &[], how_many);
+        assert_eq!((stated("KEYS"), stated("ARGV")), (keys, arguments), "{source}");
     }
 }
 
@@ -92,7 +156,7 @@ fn operators_calls_are_as_the_scripts_headers_state() {
         assert_eq!((stated("KEYS"), stated("ARGV")), (keys, arguments), "{source}");
         for key in call.keys() {
             let is_lock = key == b"name" || key == b"mark";
-            assert_eq!(Name::new(b"", &key, &auxiliary()).is_ok(), is_lock);
+            assert_eq!(Name::new(b"", &key).is_ok(), is_lock);
         }
     }
 }
@@ -112,28 +176,28 @@ fn stated(source: &str, table: &str, left_out: &[&str], names: usize) -> usize {
 /// What a user of a server needs to be allowed, by the kind's word: see the manual.
 #[test]
 fn a_kind_states_the_commands_that_its_scripts_call_and_no_others() {
-    for kind in KINDS {
+    for kind in KINDS.iter().copied() {
         let mut called = BTreeSet::new();
         // Whoever may downgrade a lock goes on as a holder of another kind.
-        let kinds = [Some(*kind), kind.downgraded("").map(|(kind, _)| kind)].into_iter().flatten();
+        let kinds = [Some(kind), kind.downgraded("").map(|(kind, _)| kind)].into_iter().flatten();
         let calls: Vec<_> = kinds.flat_map(|kind| calls(kind, &some_names(1))).collect();
-        for source in calls.iter().flat_map(|(_, call)| call.sources()) {
+        for source in calls.iter().flat_map(Request::sources) {
             assert!(!source.contains("-- include "), "a text is missing in the list:\n{source}");
             let calls = source.split("call('").skip(1);
             called.extend(calls.filter_map(|call| Some(call.split_once('\'')?.0.to_lowercase())));
         }
-        let stated: BTreeSet<_> = kind.commands().iter().map(|it| (*it).to_owned()).collect();
-        assert_eq!(stated, called, "{}", kind.label());
+        let stated: BTreeSet<_> = kind.layout.commands.iter().map(|it| (*it).to_owned()).collect();
+        assert_eq!(stated, called, "{}", kind.label);
     }
 }
 
 #[test]
 fn what_is_kept_beside_a_lock_is_no_name() {
-    for kind in KINDS {
-        for (_, call) in calls(*kind, &some_names(kind.most_names())) {
+    for kind in KINDS.iter().copied() {
+        for call in calls(kind, &some_names(kind.most_names)) {
             for key in call.keys() {
                 let is_lock = key.starts_with(b"name-") && !key.contains(&b'{') || key == b"mark";
-                let name = Name::new(b"", &key, &auxiliary());
+                let name = Name::new(b"", &key);
                 assert_eq!(name.is_ok(), is_lock, "{}", key.escape_ascii());
             }
         }
@@ -160,7 +224,7 @@ fn the_guards_of_a_reentrant_lock_stay_on_their_thread() {
 #[test]
 fn releases_of_reentrant_locks_are_told_on_the_channel_of_redisson_as_well() {
     let channels = |name: &[u8]| {
-        let channels = <Reentrant as sealed::Kind>::KIND.channels(&names(&[name]));
+        let channels = <Reentrant as sealed::Kind>::kind().channels(&names(&[name]));
         channels.iter().map(|channel| channel.escape_ascii().to_string()).collect::<Vec<_>>()
     };
     assert_eq!(channels(b"a"), ["{a}:released", "redisson_lock__channel:{a}"]);
@@ -169,7 +233,7 @@ fn releases_of_reentrant_locks_are_told_on_the_channel_of_redisson_as_well() {
 
 #[test]
 fn the_owner_of_a_reentrant_lock_ends_as_one_of_redisson() {
-    let owner = |label| <Reentrant as sealed::Kind>::KIND.owner_text(label, 42);
+    let owner = |label| <Reentrant as sealed::Kind>::kind().owner_text(label, 42);
     assert_eq!(owner(""), "00000000-0000-0000-0000-00000000002a:1");
     assert_eq!(owner("web-3:4711"), "web-3:4711#00000000-0000-0000-0000-00000000002a:1");
 }

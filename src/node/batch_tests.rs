@@ -225,9 +225,9 @@ fn few_calls_are_made_one_by_one_and_many_at_once() {
 #[test]
 fn calls_of_several_kinds_are_made_by_a_batch_of_each() {
     // Each kind has names of its own.
-    let name = |kind: &dyn Kind, i| names(&[format!("{}/{i}", kind.label()).as_bytes()]);
+    let name = |kind: &Kind, i| names(&[format!("{}/{i}", kind.label).as_bytes()]);
     let locks: Vec<_> =
-        KINDS.iter().flat_map(|kind| (0..WORTH_IT).map(|i| (*kind, name(*kind, i)))).collect();
+        KINDS.iter().flat_map(|kind| (0..WORTH_IT).map(|i| (*kind, name(kind, i)))).collect();
     let ttl = Duration::from_secs(1);
     let acquires = locks.iter().map(|(kind, name)| {
         kind.acquire(name, MARK_KEY, Claimant::of(OWNERS[0]), ttl, Waits::default(), Some(7))

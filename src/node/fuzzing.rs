@@ -24,7 +24,7 @@ use crate::core::vote::{LARGEST_NUMBER, Vote};
 use crate::error::NodeFault;
 use crate::fuzzing::is_printable;
 use crate::holders::NodeAnswer;
-use crate::kinds::contract::reply::{self, Decoders};
+use crate::kinds::contract::reply;
 
 #[cfg(unix)]
 mod conversation;
@@ -119,12 +119,11 @@ pub fn script_replies(bytes: &[u8]) {
 
 fn script_reply(value: Value) {
     fine(&value.to_string());
-    let decoders = Decoders::USUAL;
-    if let Ok(Vote::Granted(number)) = (decoders.acquire)(&value) {
+    if let Ok(Vote::Granted(number)) = reply::acquire(&value) {
         assert!(number <= LARGEST_NUMBER);
     }
-    assert!((decoders.told)(&value) == 0 || (decoders.release)(&value).is_ok());
-    let _ = ((decoders.confirm)(&value), (decoders.extend)(&value), microseconds(&value));
+    assert!(reply::told(&value) == 0 || reply::release(&value).is_ok());
+    let _ = (reply::confirm(&value), reply::extend(&value), microseconds(&value));
     if let Ok(vote) = reply::holder(&value) {
         assert!(vote.number <= LARGEST_NUMBER);
         let shown = NodeAnswer::new(&vote).to_string();

@@ -60,7 +60,7 @@ pub(crate) use handle::Node;
 pub(crate) use inspection::{Facts, Inspection, Memory, Persistence, node_states};
 pub(crate) use job::{Answer, Ask, Sink, Undelivered};
 pub(crate) use replicas::Replicas;
-pub(crate) use request::{Meaning, Part, Request, Script, Value};
+pub(crate) use request::{Meaning, Part, Request, RequestBuilder, Script, Value};
 #[cfg(feature = "diagnosis")]
 pub(crate) use rights::{Refusal, Refused, Serves};
 pub(crate) use set::NodeSet;

@@ -17,7 +17,7 @@ macro_rules! shared {
 }
 
 /// The texts that scripts have in common: a line `-- include NAME` of a script stands for one of them.
-const SHARED: [(&str, &str); 15] = shared![
+const SHARED: [(&str, &str); 16] = shared![
     "read.lua",
     "check.lua",
     "reserve.lua",
@@ -33,6 +33,7 @@ const SHARED: [(&str, &str); 15] = shared![
     "keeps.lua",
     "raise.lua",
     "tell.lua",
+    "make.lua",
 ];
 
 /// A Lua script out of `lua/`.
@@ -112,7 +113,7 @@ impl Script {
     }
 
     /// The text that servers are sent.
-    fn source(&self) -> &str {
+    pub(crate) fn source(&self) -> &str {
         self.source.get_or_init(|| {
             let included = SHARED.iter().filter(|(line, _)| self.written.contains(line));
             included.fold(Cow::Borrowed(self.written), |text, (line, shared)| {
@@ -192,21 +193,14 @@ pub(crate) struct Request {
 impl Request {
     /// A call with the keys first among its `parts`.
     pub(crate) fn new(script: &'static Script, keys: usize, parts: &[Part<'_>]) -> Self {
-        let arguments = parts.len().saturating_sub(keys);
-        // Enough for names and owners as they mostly are.
-        let mut packed = Vec::with_capacity(256);
-        let (mut arguments_at, mut mark_at) = (0, None);
+        let mut request = RequestBuilder::new(script);
         for (i, part) in parts.iter().enumerate() {
             match part {
-                Part::Bytes(bytes) => write_bytes(&mut packed, bytes),
-                Part::Number(number) => write_number(&mut packed, *number),
-                Part::Mark => mark_at = Some(packed.len()),
-            }
-            if i + 1 == keys {
-                arguments_at = packed.len();
+                Part::Bytes(key) if i < keys => request.key(key),
+                part => request.argument(Some(*part)),
             }
         }
-        Self { script, keys, arguments, packed, arguments_at, mark_at }
+        request.build()
     }
 
     /// The script, and the numbers of KEYS and of ARGV that it is called with.
@@ -273,6 +267,53 @@ impl Request {
             write_bytes(buffer, mark.as_bytes());
         }
         buffer.extend_from_slice(&self.packed[mark_at..]);
+    }
+}
+
+/// Packs a call while its keys, and then its other arguments, are told.
+pub(crate) struct RequestBuilder {
+    request: Request,
+    /// The arguments before the next one that the call lacks. They are left out at the end, and empty before another one.
+    lacking: usize,
+}
+
+impl RequestBuilder {
+    pub(crate) fn new(script: &'static Script) -> Self {
+        // Enough for names and owners as they mostly are.
+        let packed = Vec::with_capacity(256);
+        let request =
+            Request { script, keys: 0, arguments: 0, packed, arguments_at: 0, mark_at: None };
+        Self { request, lacking: 0 }
+    }
+
+    /// Appends a key. All keys come before the arguments.
+    pub(crate) fn key(&mut self, key: &[u8]) {
+        write_bytes(&mut self.request.packed, key);
+        self.request.keys += 1;
+        self.request.arguments_at = self.request.packed.len();
+    }
+
+    /// Appends an argument. `None`: the call lacks it.
+    pub(crate) fn argument(&mut self, part: Option<Part<'_>>) {
+        let Some(part) = part else {
+            self.lacking += 1;
+            return;
+        };
+        let request = &mut self.request;
+        for _ in 0..self.lacking {
+            write_bytes(&mut request.packed, b"");
+        }
+        request.arguments += self.lacking + 1;
+        self.lacking = 0;
+        match part {
+            Part::Bytes(bytes) => write_bytes(&mut request.packed, bytes),
+            Part::Number(number) => write_number(&mut request.packed, number),
+            Part::Mark => request.mark_at = Some(request.packed.len()),
+        }
+    }
+
+    pub(crate) fn build(self) -> Request {
+        self.request
     }
 }
 

@@ -22,11 +22,8 @@ pub(crate) fn admit(client: &ClientState) -> Result<Vec<String>, Error> {
     end(client, |node| client.set().quarantine(node).map(|(id, _)| id))
 }
 
-/// The same, if the nodes show that no lock can be held. `auxiliary`: how the keys end that are kept beside locks.
-pub(crate) fn admit_if_unused(
-    client: &ClientState,
-    auxiliary: &[&'static str],
-) -> Result<Vec<String>, Error> {
+/// The same, if the nodes show that no lock can be held.
+pub(crate) fn admit_if_unused(client: &ClientState) -> Result<Vec<String>, Error> {
     let set = client.set();
     let nodes = 0..client.nodes().len();
     clock::poll(until(client), || {
@@ -39,18 +36,14 @@ pub(crate) fn admit_if_unused(
     let seen: Vec<_> = nodes.clone().map(|node| set.quarantine(node)).collect();
     let mut waiting = nodes.filter(|node| !set.grants(*node) && seen[*node].is_some());
     if waiting.next().is_some() && set.conflict().is_none() {
-        is_unused(client, auxiliary, &seen)?;
+        is_unused(client, &seen)?;
     }
     end(client, |node| seen[node].map(|(id, _)| id))
 }
 
 /// An error, if a lock may be held. `seen`: the quarantines that were seen before.
-fn is_unused(
-    client: &ClientState,
-    auxiliary: &[&'static str],
-    seen: &[Option<(u64, Past)>],
-) -> Result<(), Error> {
-    let wanted = ScanWanted { pattern: b"", auxiliary, most: 0, within: SCANNED_WITHIN };
+fn is_unused(client: &ClientState, seen: &[Option<(u64, Past)>]) -> Result<(), Error> {
+    let wanted = ScanWanted { pattern: b"", most: 0, within: SCANNED_WITHIN };
     let Scanned { scan, names, mut faults } = scan_nodes(client, &wanted)?;
     let (set, max_ttl) = (client.set(), client.settings().max_ttl);
     // After the scan: one that was restarted meanwhile does not grant any more.

@@ -13,6 +13,7 @@ use crate::core::vote::{
 use crate::error::{Error, ErrorKind, NodeFault};
 use crate::ident::Names;
 use crate::kinds::contract::kind::Kind;
+use crate::kinds::contract::reply;
 use crate::kinds::contract::requests::OwnerRequests;
 use crate::node::{Ask, Node, Request, Sink};
 use crate::runtime::client_state::ClientState;
@@ -28,7 +29,7 @@ const UNCERTAIN: &str = "it has answered, but an earlier request over a broken c
 /// Which lock is wanted, and on what terms.
 #[derive(Clone, Debug)]
 pub(crate) struct Wanted {
-    pub(crate) kind: &'static dyn Kind,
+    pub(crate) kind: &'static Kind,
     pub(crate) names: Names,
     pub(crate) terms: Terms,
     /// Which part of a semaphore; `None`: the lock is none.
@@ -74,7 +75,7 @@ pub(crate) struct Claim {
     wanted: Wanted,
     owner: String,
     /// The same of a lock that was downgraded, with its kind from then on.
-    downgraded: OnceLock<(&'static dyn Kind, String)>,
+    downgraded: OnceLock<(&'static Kind, String)>,
     /// How often this machine had been suspended when the attempt began.
     suspensions: u64,
     /// What the nodes may know of its caller.
@@ -108,7 +109,7 @@ impl Claim {
             waits,
             permits,
             asked: Asked {
-                attempt: FanOut::new(attempt, wanted.kind.decoders().acquire, state.names()),
+                attempt: FanOut::new(attempt, reply::acquire, state.names()),
                 confirmation: None,
             },
             request: None,
@@ -131,7 +132,7 @@ impl Claim {
         &self.state
     }
 
-    pub(crate) fn kind(&self) -> &'static dyn Kind {
+    pub(crate) fn kind(&self) -> &'static Kind {
         self.wanted.kind
     }
 
@@ -153,7 +154,7 @@ impl Claim {
 
     /// How it is held.
     fn class(&self) -> HoldClass {
-        self.downgraded.get().map_or(self.kind(), |(kind, _)| *kind).hold_class()
+        self.downgraded.get().map_or(self.kind(), |(kind, _)| *kind).hold_class
     }
 
     pub(crate) fn terms(&self) -> Terms {
@@ -189,7 +190,7 @@ impl Claim {
     /// What is asked for a lock that is held so.
     fn requests(&self, class: HoldClass) -> OwnerRequests<'_> {
         let Wanted { kind, names, .. } = &self.wanted;
-        let downgraded = self.downgraded.get().filter(|_| class != kind.hold_class());
+        let downgraded = self.downgraded.get().filter(|_| class != kind.hold_class);
         let (kind, owner) = downgraded.map_or((*kind, &self.owner), |(kind, owner)| (*kind, owner));
         OwnerRequests {
             kind,
@@ -211,7 +212,7 @@ impl Claim {
         if let Some(proposal) = proposal {
             self.round().with(|attempt| attempt.proposes(proposal));
         }
-        self.requests(self.kind().hold_class()).acquire(
+        self.requests(self.kind().hold_class).acquire(
             terms.ttl,
             self.waits,
             proposal.map(|proposal| proposal.number),
@@ -220,13 +221,13 @@ impl Claim {
 
     /// Tells the nodes the lock's number.
     pub(crate) fn write_back(&mut self, number: u64) {
-        let requests = self.requests(self.kind().hold_class());
+        let requests = self.requests(self.kind().hold_class);
         let Some(confirm) = requests.confirm(number) else { return };
         let nodes = self.nodes();
         let answer_by = self.round().with(|attempt| attempt.answer_by());
         let round = FanOut::new(
             Confirmation::new(nodes.len(), answer_by),
-            self.kind().decoders().confirm,
+            reply::confirm,
             self.state.names(),
         );
         round.ask(nodes, &Ask::Holding(Arc::new(confirm)));
@@ -281,7 +282,7 @@ impl Claim {
         let nodes = self.nodes();
         let round = FanOut::new(
             Release::new(nodes.len(), &cleanups, basis),
-            self.kind().decoders().release,
+            reply::release,
             self.state.names(),
         );
         round.expect(0..nodes.len());

@@ -16,6 +16,7 @@ use crate::core::hold::{
 use crate::core::queue::QueueTicket;
 use crate::core::vote::{Attempt, Extension, Grant, ReleaseResult, Shared};
 use crate::error::{Error, ErrorKind, NodeFault};
+use crate::kinds::contract::reply;
 use crate::node::{Node, Sink};
 use crate::observe;
 use crate::process::ThreadNumber;
@@ -108,7 +109,7 @@ impl Held {
         let client = claim.state();
         let lock = HeldLock::new(
             claim.round().clone(),
-            claim.kind().hold_class(),
+            claim.kind().hold_class,
             claim.terms(),
             &grant,
             client.schedule(),
@@ -267,11 +268,7 @@ impl Held {
             let mut state = self.state();
             match prolong.poll(&mut state.lock, clock::now()) {
                 ProlongStep::Ask(extension, request) => {
-                    let round = FanOut::new(
-                        *extension,
-                        self.claim.kind().decoders().extend,
-                        client.names(),
-                    );
+                    let round = FanOut::new(*extension, reply::extend, client.names());
                     prolong.handle_begun(&mut state.lock, round.clone());
                     let delivery = match carrier {
                         Carrier::Timer => Delivery::WithOthers,
@@ -572,7 +569,7 @@ impl Held {
             heard: Box::new(move |others| local_waiters.heard(others)),
             subscriptions: self.claim.state().subscriptions().clone(),
             channels: self.claim.kind().channels(self.claim.names()),
-            told: self.claim.kind().decoders().told,
+            told: reply::told,
             inner,
         })
     }

@@ -32,8 +32,6 @@ pub(crate) fn names_request(cursor: &str, pattern: &[u8]) -> Request {
 pub(crate) struct ScanWanted<'a> {
     /// What the names are like.
     pub(crate) pattern: &'a [u8],
-    /// How the keys end that are kept beside locks.
-    pub(crate) auxiliary: &'a [&'static str],
     /// The most names.
     pub(crate) most: usize,
     /// The longest time for the scan.
@@ -113,7 +111,7 @@ pub(crate) struct Scanned {
 pub(crate) fn scan_nodes(client: &ClientState, wanted: &ScanWanted<'_>) -> Result<Scanned, Error> {
     let settings = client.settings();
     let pattern = key_pattern(&settings.key_prefix, wanted.pattern);
-    let name = |key: Vec<u8>| Name::of_key(&settings.key_prefix, &key, wanted.auxiliary);
+    let name = |key: Vec<u8>| Name::of_key(&settings.key_prefix, &key);
     let until = clock::now().after(wanted.within);
     let mut scan = Scan::new(client.nodes().len());
     let (mut names, mut faults) = (BTreeSet::new(), Vec::new());

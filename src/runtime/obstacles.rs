@@ -104,7 +104,7 @@ mod tests {
     }
 
     fn names(name: &str) -> Names {
-        Names::new(1, [Name::new(b"", name.as_bytes(), &[])]).expect("a name")
+        Names::new(1, [Name::new(b"", name.as_bytes())]).expect("a name")
     }
 
     #[test]

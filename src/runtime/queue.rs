@@ -50,7 +50,7 @@ struct Key {
 
 impl Key {
     fn of(wanted: &Wanted) -> Arc<Self> {
-        Self::with_kind(wanted.kind.label(), wanted)
+        Self::with_kind(wanted.kind.label, wanted)
     }
 
     fn with_kind(kind: &'static str, wanted: &Wanted) -> Arc<Self> {
@@ -59,7 +59,7 @@ impl Key {
 
     /// By which the holds of threads are counted, for a caller whose queue is `queue`.
     fn of_family(wanted: &Wanted, queue: &Arc<Self>) -> Arc<Self> {
-        let kind = wanted.kind.family();
+        let kind = wanted.kind.group;
         match kind == queue.kind {
             true => queue.clone(),
             false => Self::with_kind(kind, wanted),
@@ -144,7 +144,7 @@ impl Queues {
         let key = Key::of(wanted);
         let lock = Key::of_family(wanted, &key);
         let once = patience == Patience::Once;
-        let class = wanted.kind.hold_class();
+        let class = wanted.kind.hold_class;
         let askers = wanted.waiting().askers();
         let mut queues = self.state.lock();
         let ticket = queues.enter(&key, class, askers, wanted.terms, once, QueuedThread::default());
@@ -155,7 +155,7 @@ impl Queues {
             patience,
             class,
             askers,
-            thread: this_thread().filter(|_| wanted.kind.is_reentrant()),
+            thread: this_thread().filter(|_| wanted.kind.is_reentrant),
             woken: None,
             self_wait: SelfWait::default(),
         }
@@ -166,7 +166,7 @@ impl Queues {
     /// How many guards of a lock the calling thread has, if it may take that lock again; none, where it may not. Of a family
     /// of kinds, these are the guards of the kind that is asked for.
     pub(crate) fn hold_count(&self, wanted: &Wanted) -> usize {
-        let (lock, class) = (Key::of_family(wanted, &Key::of(wanted)), wanted.kind.hold_class());
+        let (lock, class) = (Key::of_family(wanted, &Key::of(wanted)), wanted.kind.hold_class);
         let guards = |thread| OfThread { thread, lock: &lock, class };
         this_thread().map_or(0, |me| self.state.lock().guards(guards(me)))
     }

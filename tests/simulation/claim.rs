@@ -18,6 +18,7 @@ use crate::core::vote::{
 };
 use crate::ident::Names;
 use crate::kinds::contract::kind::Kind;
+use crate::kinds::contract::reply;
 use crate::kinds::contract::requests::OwnerRequests;
 use crate::node::Request;
 
@@ -45,7 +46,7 @@ pub(super) struct Claim {
     pub(super) keys: Rc<[Vec<u8>]>,
     owner: String,
     /// The same of a lock that was downgraded, with its kind from then on.
-    downgraded: OnceCell<(&'static dyn Kind, String)>,
+    downgraded: OnceCell<(&'static Kind, String)>,
     pub(super) terms: Terms,
     /// What the nodes may know of its caller.
     waits: Waits,
@@ -92,7 +93,7 @@ impl Claim {
             permits,
             began: cx.net.now,
             suspensions: cx.shared.suspensions.get(),
-            attempt: Rc::new(FanOut::new(attempt, lock.kind().decoders().acquire, waiter)),
+            attempt: Rc::new(FanOut::new(attempt, reply::acquire, waiter)),
             number: 0,
             granted_at: Duration::ZERO,
             without_first: false,
@@ -107,7 +108,7 @@ impl Claim {
     /// As what it is held now: a lock that was downgraded is of another kind than the one that was wanted.
     pub(super) fn held_as(&self) -> LockId {
         let lock = self.lock.with(self.permits);
-        self.downgraded.get().map_or(lock, |(kind, _)| lock.of_kind(*kind))
+        self.downgraded.get().map_or(lock, |(kind, _)| lock.of_kind(kind))
     }
 
     /// The lock is shared from now on.
@@ -134,7 +135,7 @@ impl Claim {
             self.attempt.with(|attempt| attempt.proposes(proposed));
         }
         let shared = cx.shared.clone();
-        let requests = self.requests(cx, self.lock.kind().hold_class());
+        let requests = self.requests(cx, self.lock.kind().hold_class);
         for (node, worker) in client.workers.iter_mut().enumerate().filter(|(node, _)| whom(*node))
         {
             let under: Option<Rc<str>> = match shared.admission.borrow().grants(node) {
@@ -159,8 +160,8 @@ impl Claim {
     ) -> Rc<FanOut<Confirmation>> {
         let answer_by = self.attempt.with(|attempt| attempt.answer_by());
         let confirmation = Confirmation::new(cx.settings.nodes, answer_by);
-        let round = Rc::new(FanOut::new(confirmation, self.lock.kind().decoders().confirm, waiter));
-        let request = self.requests(cx, self.lock.kind().hold_class()).confirm(number);
+        let round = Rc::new(FanOut::new(confirmation, reply::confirm, waiter));
+        let request = self.requests(cx, self.lock.kind().hold_class).confirm(number);
         let Some(request) = request else { return round };
         let outgoing = self.outgoing(request, "confirm");
         for worker in &mut client.workers {
@@ -190,7 +191,7 @@ impl Claim {
     /// What is asked for a lock that is held so.
     fn requests(&self, cx: &Cx<'_>, class: HoldClass) -> OwnerRequests<'_> {
         let kind = self.lock.kind();
-        let downgraded = self.downgraded.get().filter(|_| class != kind.hold_class());
+        let downgraded = self.downgraded.get().filter(|_| class != kind.hold_class);
         let (kind, owner) = downgraded.map_or((kind, &self.owner), |(kind, owner)| (*kind, owner));
         OwnerRequests {
             kind,

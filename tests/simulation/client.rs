@@ -25,6 +25,7 @@ use crate::core::base::{Backoff, HoldClass, Time};
 use crate::core::hold::{Answers, Releases};
 use crate::core::vote::{Cleanup, LastNumbers, Release, only_asked};
 use crate::embedded::Reply;
+use crate::kinds::contract::reply;
 
 /// What a client's threads wait for.
 #[derive(Clone, Copy, Debug)]
@@ -101,7 +102,7 @@ pub(super) struct Settings {
 impl Settings {
     /// How many holders that lock has at a time.
     pub(super) fn class_of(&self, lock: LockId) -> HoldClass {
-        if self.together { HoldClass::Shared } else { lock.kind().hold_class() }
+        if self.together { HoldClass::Shared } else { lock.kind().hold_class }
     }
 }
 
@@ -378,7 +379,7 @@ impl Client {
 
     /// Sends the releases of an attempt that failed.
     pub(super) fn release(&mut self, cx: &mut Cx<'_>, claim: &Claim) {
-        let of_nobody = Releases::of_nobody(claim.lock.kind().hold_class(), claim.terms, cx.now());
+        let of_nobody = Releases::of_nobody(claim.lock.kind().hold_class, claim.terms, cx.now());
         self.give_back(cx, claim, &of_nobody, None);
     }
 
@@ -407,7 +408,7 @@ impl Client {
             Answers::Counted(basis) => basis,
         };
         let release = Release::new(cx.settings.nodes, &cleanups, basis);
-        let decoder = claim.lock.kind().decoders().release;
+        let decoder = reply::release;
         let round = Rc::new(FanOut::new(release, decoder, waiter?));
         let sink = sink(cx, Some(round.clone()));
         self.send_releases(cx, claim, &cleanups, releases, Some(&sink));

@@ -10,6 +10,7 @@ use crate::core::base::Time;
 use crate::core::link::Via;
 use crate::core::vote::Failure;
 use crate::embedded::Reply;
+use crate::kinds::contract::reply;
 
 /// Passes the answers to a release on to whoever waits for them, if anybody does.
 pub(super) struct ContentionSink {
@@ -30,7 +31,7 @@ impl Asker for ContentionSink {
     }
 
     fn answer(&self, node: usize, answer: Result<&Reply, Failure>, now: Time) -> Option<Note> {
-        let told = answer.map_or(0, |reply| (self.lock.kind().decoders().told)(&value(reply)));
+        let told = answer.map_or(0, |reply| reply::told(&value(reply)));
         let others = self.shared.channels.borrow().others_told(node, &self.lock.channels(), told);
         if others > 0 {
             self.shared.queues.borrow_mut().heard(&self.lock, others, now);

@@ -17,6 +17,7 @@ use crate::core::hold::{
 };
 use crate::core::queue::{LocalLease, OfThread, QueueTicket};
 use crate::core::vote::{Attempt, Extension, FencingToken, Grant, Quorum, Release, Shared};
+use crate::kinds::contract::reply;
 
 /// How long before the machine is looked at again, for answers that nobody tells of.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
@@ -264,11 +265,7 @@ impl Held {
             match step {
                 ProlongStep::Ask(extension, request) => {
                     self.asked_at.set(now);
-                    let round = Rc::new(FanOut::new(
-                        *extension,
-                        self.claim.lock.kind().decoders().extend,
-                        waiter,
-                    ));
+                    let round = Rc::new(FanOut::new(*extension, reply::extend, waiter));
                     prolong.handle_begun(&mut self.lock.borrow_mut(), round.clone());
                     self.claim.extend(client, cx, &round, &request);
                 }

@@ -40,13 +40,13 @@ impl LockId {
     /// Of any kind, with that name or, where the kind has several, sometimes with further ones.
     pub(super) fn any(
         chance: &mut Chance,
-        kinds: impl Fn(&dyn Kind) -> bool,
+        kinds: impl Fn(&Kind) -> bool,
         name: usize,
         of: usize,
     ) -> Self {
         let kinds: Vec<_> = (0..KINDS.len()).filter(|kind| kinds(KINDS[*kind])).collect();
         let kind = pick(chance, &kinds);
-        let most = KINDS[kind].most_names().min(MOST_NAMES).min(of);
+        let most = KINDS[kind].most_names.min(MOST_NAMES).min(of);
         let further = if most > 1 { chance.below(most) } else { 0 };
         let further = (0..further).map(|_| chance.below(of)).collect::<Vec<_>>();
         Self::new(kind, [name].into_iter().chain(further))
@@ -54,7 +54,7 @@ impl LockId {
 
     /// Of a kind with several names: so many different ones, of so many.
     pub(super) fn some(chance: &mut Chance, names: usize, of: usize) -> Self {
-        let kind = KINDS.iter().position(|kind| kind.most_names() >= names);
+        let kind = KINDS.iter().position(|kind| kind.most_names >= names);
         let mut lock = Self::new(kind.expect("a kind with so many names"), []);
         while lock.numbers().count() < names {
             lock.names |= 1 << chance.below(of);
@@ -67,7 +67,7 @@ impl LockId {
     pub(super) fn probes(names: usize) -> impl Iterator<Item = Self> {
         let names = if super::is_long() { names } else { names.min(MOST_NAMES) };
         let of_kind = move |kind: usize| {
-            let most = KINDS[kind].most_names().min(MOST_NAMES).min(names);
+            let most = KINDS[kind].most_names.min(MOST_NAMES).min(names);
             // All of the names are one lock, whichever comes first.
             let several = if most == names { 1 } else { names };
             (0..several).map(move |name| Self::new(kind, (0..most).map(|i| (name + i) % names)))
@@ -85,27 +85,27 @@ impl LockId {
         self.kind().waiting(&self.names(), self.kind().permits())
     }
 
-    pub(super) fn kind(self) -> &'static dyn Kind {
+    pub(super) fn kind(self) -> &'static Kind {
         KINDS[self.kind]
     }
 
     /// The lock of that kind with the same names.
-    pub(super) fn of_kind(self, kind: &dyn Kind) -> Self {
-        let place = KINDS.iter().position(|it| it.label() == kind.label());
+    pub(super) fn of_kind(self, kind: &Kind) -> Self {
+        let place = KINDS.iter().position(|it| it.label == kind.label);
         Self { kind: place.unwrap_or(self.kind), ..self }
     }
 
     /// The lock of any kind of its family with the same names.
     pub(super) fn any_of_family(self, chance: &mut Chance) -> Self {
-        let is_of_family = |kind: &usize| KINDS[*kind].family() == self.kind().family();
+        let is_of_family = |kind: &usize| KINDS[*kind].group == self.kind().group;
         let kinds: Vec<_> = (0..KINDS.len()).filter(is_of_family).collect();
         Self { kind: pick(chance, &kinds), ..self }
     }
 
     /// By which the holds of threads are counted: the same for all kinds of one family.
     pub(super) fn of_family(self) -> Self {
-        let family = self.kind().family();
-        let first = KINDS.iter().position(|kind| kind.family() == family);
+        let family = self.kind().group;
+        let first = KINDS.iter().position(|kind| kind.group == family);
         Self { kind: first.unwrap_or(self.kind), ..self }
     }
 
@@ -152,7 +152,7 @@ impl LockId {
 
     /// Returns true if nobody has this lock and the `other` one at once. A semaphore has one number of permits at a time.
     pub(super) fn excludes(self, other: Self) -> bool {
-        let is_shared = self.kind().hold_class() == HoldClass::Shared;
+        let is_shared = self.kind().hold_class == HoldClass::Shared;
         let is_same_semaphore = self.permits > 0 && self.permits == other.permits;
         let are_slots = is_same_semaphore && self.slots & other.slots == 0;
         self.names & other.names != 0 && !((is_shared || are_slots) && self.kind == other.kind)
@@ -173,6 +173,6 @@ pub(super) fn key(name: usize) -> Vec<u8> {
 impl fmt::Display for LockId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<_> = self.numbers().map(|name| name.to_string()).collect();
-        write!(f, "{} {}", self.kind().label(), names.join("+"))
+        write!(f, "{} {}", self.kind().label, names.join("+"))
     }
 }

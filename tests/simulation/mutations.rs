@@ -135,7 +135,7 @@ fn without_the_owner_in_the_releases_of_a_batch() {
 fn with_grants_of_some_of_several_names() {
     let script = Some((
         "  return {0, refused_ms == math.huge and -1 or refused_ms}",
-        "  for i = 2, last_lock do redis.call('SET', KEYS[i], owner, 'NX', 'PX', ttl) end\n  \
+        "  for i = last_reserved + 1, last_lock do redis.call('SET', KEYS[i], OWNER, 'NX', 'PX', ttl) end\n  \
          return {0, refused_ms == math.huge and -1 or refused_ms}",
     ));
     let switches = Switches { script, ..Switches::ALL_ON };
@@ -150,7 +150,7 @@ fn with_repairs_of_some_of_several_names() {
     let script = Some((
         "  if redis.call('EXISTS', unpack(gone_keys)) > 0 then",
         "  if redis.call('EXISTS', unpack(gone_keys)) > 0 then\n    \
-         for _, key in ipairs(gone_keys) do redis.call('SET', key, owner, 'NX', 'PX', ttl) end",
+         for _, key in ipairs(gone_keys) do redis.call('SET', key, OWNER, 'NX', 'PX', ttl) end",
     ));
     let switches = Switches { script, ..Switches::ALL_ON };
     is_found("repairs of all names or none", switches, &["parts"]);

@@ -163,11 +163,11 @@ impl SimNode {
             let command: Vec<_> = command.iter().map(|word| word.to_vec()).collect();
             self.read(&command, now)
         };
-        let of_kind = |kind: &&'static dyn Kind| {
-            let holders = kind.holders(key, &mut call).into_iter();
+        let of_kind = |kind: &&'static Kind| {
+            let holders = (kind.layout.holders)(key, &mut call).into_iter();
             // Each holder of a semaphore has slots of its own: see [`slot_of_two`](Self::slot_of_two).
             let several = kind.permits().is_some();
-            let class = if several { HoldClass::Shared } else { kind.hold_class() };
+            let class = if several { HoldClass::Shared } else { kind.hold_class };
             holders.map(|holder| (class, holder)).collect::<Vec<_>>()
         };
         let mut holders: Vec<_> = KINDS.iter().flat_map(of_kind).collect();
@@ -269,7 +269,7 @@ pub(super) fn at_rate(time: Duration, ppm: i64) -> Duration {
 /// Whether the `owner` of a key is that one, also as it was before its lock was downgraded, of which the node may not have
 /// been told.
 fn is_of(owner: &[u8], that: &[u8]) -> bool {
-    let before = |kind: &&dyn Kind| {
+    let before = |kind: &&Kind| {
         let text = std::str::from_utf8(owner).ok()?;
         Some(kind.downgraded(text)?.1.as_bytes() == that)
     };

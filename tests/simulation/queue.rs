@@ -87,7 +87,7 @@ impl Client {
 
     /// The caller's thread, if that may take the lock again.
     fn thread_of(&self, caller: usize, id: LockId) -> Option<u64> {
-        let caller = self.callers.get(caller).filter(|_| id.kind().is_reentrant())?;
+        let caller = self.callers.get(caller).filter(|_| id.kind().is_reentrant)?;
         Some(caller.thread)
     }
 

@@ -116,12 +116,12 @@ impl Loop {
 
     fn lock_of(self, caller: usize) -> LockId {
         let place = match self.kind {
-            Some(kind) => KINDS.iter().position(|it| it.label() == kind),
+            Some(kind) => KINDS.iter().position(|it| it.label == kind),
             None => Some(caller % KINDS.len()),
         };
         let place = place.expect("a kind of that name");
         let names: Vec<_> = (0..32).filter(|name| self.names & 1 << name != 0).collect();
-        match KINDS[place].most_names() {
+        match KINDS[place].most_names {
             1 => LockId::new(place, [names[caller % names.len()]]),
             _ => LockId::new(place, names),
         }
@@ -298,7 +298,7 @@ impl Habit {
     }
 }
 
-fn kind(label: &str) -> &'static dyn Kind {
-    let found = KINDS.iter().find(|kind| kind.label() == label);
-    *found.expect("a kind of that name")
+fn kind(label: &str) -> &'static Kind {
+    let found = KINDS.iter().find(|kind| kind.label == label);
+    found.expect("a kind of that name")
 }

@@ -53,6 +53,11 @@ pub(crate) struct PermitsWanted {
     pub(crate) of: u32,
 }
 
+impl PermitsWanted {
+    /// The only permit of a semaphore.
+    pub(crate) const ONE_OF_ONE: Self = Self { count: 1, of: 1 };
+}
+
 /// The permits that an attempt asks for. Locks of other kinds have none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Permits {

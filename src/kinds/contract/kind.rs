@@ -1,4 +1,4 @@
-//! What the threads need to know of a kind of lock: its keys and channels, its requests, and what the answers mean.
+//! A kind of lock: its layout on a node, and its way of waiting.
 
 use std::fmt;
 use std::time::Duration;
@@ -6,143 +6,190 @@ use std::time::Duration;
 use crate::core::acquire::{Waits, WayOfWaiting};
 use crate::core::base::HoldClass;
 use crate::core::vote::{Permits, PermitsWanted};
-use crate::ident::{self, Names, release_channel};
-use crate::kinds::contract::reply::Decoders;
+use crate::ident::{self, Names, WRITES};
+use crate::kinds::contract::layout::{Given, Layout};
 use crate::node::Request;
 
-/// A kind of lock. What is stated here is all that the threads, the simulator and the tests know of it.
-pub(crate) trait Kind: fmt::Debug + Send + Sync {
-    /// What it is called. Locks of different kinds have different local queues.
-    fn label(&self) -> &'static str;
-
-    /// How many holders it has at a time.
-    fn hold_class(&self) -> HoldClass;
-
-    /// What it is called together with the kinds that a thread may hold one within the other, as one lock.
-    fn family(&self) -> &'static str {
-        self.label()
-    }
-
-    /// As what `owner` goes on who shares the lock from now on, which it held for itself alone: the kind, and its owner of
-    /// that kind. `None`: this kind knows no such thing. An extension of that kind turns what a node has.
-    fn downgraded(&self, _owner: &str) -> Option<(&'static dyn Kind, String)> {
-        None
-    }
-
-    /// Whether the thread that holds it may take it again. The guards of such a kind stay on their thread.
-    fn is_reentrant(&self) -> bool {
-        false
-    }
-
+/// A kind of lock. All that the threads, the simulator and the tests know of it is stated here.
+pub(crate) struct Kind {
+    /// The name of the kind. Locks of different kinds have different local queues.
+    pub(crate) label: &'static str,
+    /// How many holders such a lock has at a time.
+    pub(crate) hold_class: HoldClass,
+    /// The common name of the kinds that a thread may hold one within the other, as one lock.
+    pub(crate) group: &'static str,
+    /// Returns true if the thread that holds the lock may take it again. The guards of such a kind stay on their thread.
+    pub(crate) is_reentrant: bool,
     /// How many names one lock has at most.
-    fn most_names(&self) -> usize {
-        1
-    }
+    pub(crate) most_names: usize,
+    /// How callers wait for a lock that others have.
+    pub(crate) order: Order,
+    /// The kind as which a holder may go on and share the lock that it held for itself alone. An extension of that kind turns
+    /// the hold that a node has.
+    pub(crate) downgrades_to: Option<&'static Kind>,
+    pub(crate) layout: Layout,
+}
 
-    /// How the keys end that it keeps beside the lock's own, together with braces. No name may end so.
-    fn auxiliary(&self) -> &'static [&'static str];
+/// The order in which callers get a lock that others have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// None, until a caller has waited long enough to reserve the lock.
+    None,
+    /// Callers that share the lock, and callers that want it alone, take turns.
+    Turns,
+    /// The nodes keep a queue.
+    Queue,
+    /// Each caller asks for slots of a semaphore.
+    Slots,
+}
 
-    /// The commands that its scripts call.
-    fn commands(&self) -> &'static [&'static str];
-
-    /// The owner of an attempt, as its requests name it and the nodes keep it. No two attempts have the same `random`
-    /// number; `label` says to operators whose it is.
-    fn owner_text(&self, label: &str, random: u128) -> String {
-        ident::owner_text(label, random)
-    }
-
-    /// On which channels a node tells that it was given the lock back.
-    fn channels(&self, names: &Names) -> Vec<Vec<u8>> {
-        names.keys().map(release_channel).collect()
-    }
-
-    /// As what the caller of an attempt stands in the queue of a fair lock, and hears that it is its turn. The attempts of one caller have the
-    /// upper half of their `random` numbers in common.
-    fn queued_text(&self, label: &str, random: u128) -> String {
-        ident::queued_text(&self.owner_text(label, random))
-    }
-
-    /// Takes a caller out of that queue. `None`: there is none.
-    fn leave_queue(&self, _names: &Names, _queued: &str) -> Option<Request> {
-        None
-    }
-
-    /// On which channel a node tells that somebody waits who excludes those that hold the lock together. `None`: no node
-    /// tells so.
-    fn waiting_channel(&self, _names: &Names) -> Option<Vec<u8>> {
-        None
-    }
-
-    /// How callers wait for the lock with those names, or for so many of its permits.
-    fn waiting(&self, names: &Names, permits: Option<PermitsWanted>) -> WayOfWaiting {
-        match permits {
-            Some(permits) => WayOfWaiting::ForSlots(permits),
-            None => WayOfWaiting::Unordered { names: names.iter().len() },
+impl Kind {
+    /// A kind without any of the features that single kinds have.
+    pub(crate) const fn exclusive(label: &'static str, layout: Layout) -> Self {
+        Self {
+            label,
+            hold_class: HoldClass::Exclusive,
+            group: label,
+            is_reentrant: false,
+            most_names: 1,
+            order: Order::None,
+            downgrades_to: None,
+            layout,
         }
     }
 
-    /// How many permits a handle of its own wants, if it is a semaphore. Each caller asks for slots, which are its own alone.
-    fn permits(&self) -> Option<PermitsWanted> {
-        None
+    /// How callers wait for the lock with those names, or for so many of its permits.
+    pub(crate) fn waiting(&self, names: &Names, permits: Option<PermitsWanted>) -> WayOfWaiting {
+        match self.order {
+            Order::None => WayOfWaiting::Unordered { names: names.iter().len() },
+            Order::Turns => WayOfWaiting::InTurns,
+            Order::Queue => WayOfWaiting::InQueue,
+            Order::Slots => WayOfWaiting::ForSlots(permits.unwrap_or(PermitsWanted::ONE_OF_ONE)),
+        }
     }
 
-    /// Whether the grants of a name have numbers, which are its tokens.
-    fn has_numbers(&self) -> bool {
-        self.permits().is_none()
+    /// The permits that a new handle wants; `None`: it is not for a semaphore.
+    pub(crate) fn permits(&self) -> Option<PermitsWanted> {
+        (self.order == Order::Slots).then_some(PermitsWanted::ONE_OF_ONE)
+    }
+
+    /// Returns true if the grants of a name have numbers, which are its tokens.
+    pub(crate) const fn has_numbers(&self) -> bool {
+        self.layout.confirm.is_some()
+    }
+
+    /// The owner of an attempt, as its requests name it and the nodes keep it. No two attempts have the same `random`
+    /// number; `label` says to operators whose it is.
+    pub(crate) fn owner_text(&self, label: &str, random: u128) -> String {
+        (self.layout.owner)(label, random)
+    }
+
+    /// The name of the caller of an attempt in the queue of a fair lock, by which it hears that it is its turn. The attempts of
+    /// one caller have the upper half of their `random` numbers in common.
+    pub(crate) fn queued_text(&self, label: &str, random: u128) -> String {
+        ident::queued_text(&self.owner_text(label, random))
+    }
+
+    /// The kind and the owner as which `owner` goes on if it shares the lock from now on. `None`: locks of this kind are not
+    /// downgraded.
+    pub(crate) fn downgraded(&self, owner: &str) -> Option<(&'static Self, String)> {
+        let owner = owner.strip_suffix(WRITES).unwrap_or(owner);
+        Some((self.downgrades_to?, owner.to_owned()))
+    }
+
+    /// The channels on which a node tells that it was given the lock back.
+    pub(crate) fn channels(&self, names: &Names) -> Vec<Vec<u8>> {
+        self.layout.channels(names)
+    }
+
+    /// The channel on which a node tells those who share the lock that somebody waits who excludes them. `None`: no node tells
+    /// so.
+    pub(crate) fn waiting_channel(&self, names: &Names) -> Option<Vec<u8>> {
+        let shares = self.order == Order::Turns && self.hold_class == HoldClass::Shared;
+        shares.then(|| ident::waiting_channel(names.first().key()))
     }
 
     /// Takes the lock under the mark that is written with the call, and that the node keeps at
     /// `mark_key`. If it is refused, the node may remember what `waits` says. `proposal`: a number for the
     /// grant; `None` without fencing.
-    fn acquire(
+    pub(crate) fn acquire(
         &self,
         names: &Names,
         mark_key: &[u8],
-        claimant: Claimant<'_>,
+        Claimant { owner, permits }: Claimant<'_>,
         ttl: Duration,
         waits: Waits,
         proposal: Option<u64>,
-    ) -> Request;
-
-    /// Tells a node that it granted the lock with that `number`. `None`: its grants have none.
-    fn confirm(&self, names: &Names, owner: &str, number: u64) -> Option<Request>;
-
-    fn extend(
-        &self,
-        names: &Names,
-        claimant: Claimant<'_>,
-        ttl: Duration,
-        repair: Repair<'_>,
-    ) -> Request;
-
-    /// Gives the lock back. The node keeps it as `keep` says, and its fence is raised as `raise` says.
-    fn release(
-        &self,
-        names: &Names,
-        claimant: Claimant<'_>,
-        keep: Option<Keep>,
-        raise: Option<Raise>,
-    ) -> Request;
-
-    /// The owners that have the lock with that key on a node, each with the end of its hold by the node's clock, in
-    /// milliseconds; a negative end is none. `call` runs a command there. For the checkers of the simulator.
-    #[cfg(all(test, feature = "embedded"))]
-    fn holders(
-        &self,
-        key: &[u8],
-        call: &mut dyn FnMut(&[&[u8]]) -> crate::embedded::Reply,
-    ) -> Vec<(Vec<u8>, i64)> {
-        use crate::embedded::Reply;
-
-        match (call(&[b"GET", key]), call(&[b"PEXPIRETIME", key])) {
-            (Reply::Bulk(owner), Reply::Int(end_ms)) => vec![(owner, end_ms)],
-            _ => Vec::new(),
-        }
+    ) -> Request {
+        self.layout.acquire.request(&Given {
+            ttl,
+            waits,
+            number: proposal,
+            fence_for: proposal.map(|_| ttl),
+            permits: Some(permits),
+            ..Given::new(names, mark_key, owner)
+        })
     }
 
-    /// How the answers to these requests read.
-    fn decoders(&self) -> &'static Decoders {
-        &Decoders::USUAL
+    /// Tells a node that it granted the lock with that `number`. `None`: its grants have none.
+    pub(crate) fn confirm(&self, names: &Names, owner: &str, number: u64) -> Option<Request> {
+        let confirm = self.layout.confirm.as_ref()?;
+        Some(confirm.request(&Given {
+            number: Some(number),
+            fence_for: Some(Duration::ZERO),
+            ..Given::new(names, b"", owner)
+        }))
+    }
+
+    /// Prolongs the lock, and takes it again where it is gone, as `repair` allows.
+    pub(crate) fn extend(
+        &self,
+        names: &Names,
+        Claimant { owner, permits }: Claimant<'_>,
+        ttl: Duration,
+        repair: Repair<'_>,
+    ) -> Request {
+        self.layout.extend.request(&Given {
+            ttl,
+            number: repair.fence.map(|fence| fence.number),
+            fence_for: repair.fence.map(|_| ttl),
+            permits: Some(permits),
+            repair: Some(repair),
+            redissons_channel: self.layout.redissons_channel,
+            ..Given::new(names, repair.mark_key, owner)
+        })
+    }
+
+    /// Gives the lock back. The node keeps it as `keep` says, and its fence is raised as `raise` says.
+    pub(crate) fn release(
+        &self,
+        names: &Names,
+        Claimant { owner, permits }: Claimant<'_>,
+        keep: Option<Keep>,
+        raise: Option<Raise>,
+    ) -> Request {
+        let release = &self.layout.release;
+        let (keep, raise) = (keep.filter(|_| release.keeps()), raise.filter(|_| release.raises()));
+        release.request(&Given {
+            fence_for: raise.map(|raise| raise.lasts),
+            permits: keep.map(|_| permits),
+            keep,
+            raise,
+            redissons_channel: self.layout.redissons_channel,
+            ..Given::new(names, b"", owner)
+        })
+    }
+
+    /// Takes a caller out of the queue. `None`: there is none.
+    pub(crate) fn leave_queue(&self, names: &Names, queued: &str) -> Option<Request> {
+        let leave = self.layout.leave.as_ref()?;
+        Some(leave.request(&Given { queued: Some(queued), ..Given::new(names, b"", "") }))
+    }
+}
+
+impl fmt::Debug for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Kind").field(&self.label).finish()
     }
 }
 

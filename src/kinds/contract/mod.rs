@@ -4,8 +4,10 @@
 //! The threads, the simulator and the tests know no more of a kind than this. It knows the nodes' requests (`node`), and nothing of
 //! threads, clients and guards.
 
+#[cfg(all(test, feature = "embedded"))]
+pub(crate) mod holders;
 pub(crate) mod kind;
-pub(crate) mod one_key;
+pub(crate) mod layout;
 pub(crate) mod reply;
 pub(crate) mod requests;
 pub(crate) mod reservations;

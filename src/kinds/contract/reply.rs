@@ -12,25 +12,7 @@ use crate::node::{Meaning, Value};
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Unexpected;
 
-/// How the answers to a kind's requests read.
-pub(crate) struct Decoders {
-    pub(crate) acquire: Decoder<Vote>,
-    pub(crate) confirm: Decoder<ConfirmVote>,
-    pub(crate) extend: Decoder<ExtensionVote>,
-    pub(crate) release: Decoder<ReleaseVote>,
-    /// How many connections a node has told of the release that it answers.
-    pub(crate) told: fn(&Value) -> u64,
-}
-
-/// Reads an answer as a vote.
-pub(crate) type Decoder<V> = fn(&Value) -> Result<V, Unexpected>;
-
-impl Decoders {
-    /// In the shapes that `lua/README.md` states for every kind.
-    pub(crate) const USUAL: Self = Self { acquire, confirm, extend, release, told };
-}
-
-fn acquire(value: &Value) -> Result<Vote, Unexpected> {
+pub(crate) fn acquire(value: &Value) -> Result<Vote, Unexpected> {
     let Value::List(values) = value else { return Err(Unexpected) };
     match values.as_slice() {
         [Value::Int(1), Value::Int(number)] => fence(*number).map(Vote::Granted),
@@ -66,7 +48,7 @@ pub(crate) fn acquire_meaning(value: &Value) -> Meaning {
     }
 }
 
-fn confirm(value: &Value) -> Result<ConfirmVote, Unexpected> {
+pub(crate) fn confirm(value: &Value) -> Result<ConfirmVote, Unexpected> {
     match value {
         Value::Int(1) => Ok(ConfirmVote::Confirmed),
         Value::Int(0) => Ok(ConfirmVote::NotOurs),
@@ -82,7 +64,7 @@ pub(crate) fn confirm_meaning(value: &Value) -> Meaning {
     }
 }
 
-fn extend(value: &Value) -> Result<ExtensionVote, Unexpected> {
+pub(crate) fn extend(value: &Value) -> Result<ExtensionVote, Unexpected> {
     match value {
         Value::Int(1) => Ok(ExtensionVote::Extended),
         Value::Int(2) => Ok(ExtensionVote::Repaired),
@@ -107,7 +89,7 @@ pub(crate) fn extend_meaning(value: &Value) -> Meaning {
     }
 }
 
-fn release(value: &Value) -> Result<ReleaseVote, Unexpected> {
+pub(crate) fn release(value: &Value) -> Result<ReleaseVote, Unexpected> {
     match value {
         Value::Int(1) => Ok(ReleaseVote::Deleted),
         Value::Int(0) => Ok(ReleaseVote::NotOurs),
@@ -119,7 +101,8 @@ fn release(value: &Value) -> Result<ReleaseVote, Unexpected> {
     }
 }
 
-fn told(value: &Value) -> u64 {
+/// How many connections a node has told of the release that it answers.
+pub(crate) fn told(value: &Value) -> u64 {
     match value {
         Value::List(values) => match values.as_slice() {
             [Value::Int(1), Value::Int(told)] => u64::try_from(*told).unwrap_or(0),

@@ -14,7 +14,7 @@ use crate::node::Request;
 /// Makes the requests of one owner.
 #[derive(Clone, Copy)]
 pub(crate) struct OwnerRequests<'a> {
-    pub(crate) kind: &'static dyn Kind,
+    pub(crate) kind: &'static Kind,
     pub(crate) names: &'a Names,
     /// Where each node keeps its mark.
     pub(crate) mark_key: &'a [u8],

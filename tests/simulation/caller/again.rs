@@ -22,7 +22,7 @@ impl Caller {
         hold: &mut Hold,
     ) {
         let scripted = cx.settings.habit.downgrades_for().is_some();
-        if !hold.held.claim.lock.kind().is_reentrant() || cx.phase != Phase::Working || scripted {
+        if !hold.held.claim.lock.kind().is_reentrant || cx.phase != Phase::Working || scripted {
             return;
         }
         let can_share = hold.held.claim.lock.kind().downgraded("").is_some();

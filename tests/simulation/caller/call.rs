@@ -180,9 +180,9 @@ impl Caller {
                 let of = if rolling { 1 } else { cx.settings.names };
                 // A checker of two clients knows of one holder at a time.
                 let (pair, only) = (cx.net.pair, cx.settings.kind);
-                let kinds = |kind: &dyn Kind| {
-                    let fits = !pair || kind.hold_class() == HoldClass::Exclusive;
-                    fits && only.is_none_or(|only| [kind.label(), kind.family()].contains(&only))
+                let kinds = |kind: &Kind| {
+                    let fits = !pair || kind.hold_class == HoldClass::Exclusive;
+                    fits && only.is_none_or(|only| [kind.label, kind.group].contains(&only))
                 };
                 (LockId::any(&mut cx.net.chance, kinds, name, of), patience, renewed)
             }

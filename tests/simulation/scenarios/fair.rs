@@ -153,7 +153,7 @@ fn so_they_do_while_others_are_killed_and_a_master_forgets_its_queue() {
 #[test]
 fn a_node_that_grants_another_than_its_lowest_ticket_is_found() {
     let any = Switches {
-        script: Some(("local is_behind = first and first ~= ARGV[5]", "local is_behind = false")),
+        script: Some(("local is_behind = first and first ~= QUEUED", "local is_behind = false")),
         checkers: &["order"],
         ..Switches::ALL_ON
     };

@@ -164,10 +164,10 @@ fn a_write_beside_a_read_that_has_not_ended_is_found() {
 #[test]
 fn without_the_last_readers_message_who_waits_to_write_sleeps_on() {
     // The one to ours, and the one to Redisson's.
-    let piece = "local CHANNEL, THEIRS, WORD = ARGV[3], ARGV[4], written == 1 and '1' or '0'";
+    let piece = "local WORD = written == 1 and '1' or '0'";
     PATIENT.fails_under(changed(
         piece,
-        "local CHANNEL, THEIRS, WORD = 'none', 'none', ''",
+        "local CHANNEL, REDISSONS_CHANNEL, WORD = 'none', 'none', ''",
         &["exclusion"],
     ));
 }
@@ -283,13 +283,13 @@ fn without_the_look_at_the_tombstone_an_old_renewal_restores_the_write() {
 
 #[test]
 fn without_the_tombstone_of_a_downgrade_an_old_renewal_restores_the_write_behind_a_force() {
-    FORCED.breaks_under(changed("set(KEYS[4], '1', lives + ARGV[6])", "", &["forced"]));
+    FORCED.breaks_under(changed("set(WRITE_TOMBSTONE, '1', lives + OUTLIVES)", "", &["forced"]));
 }
 
 /// Some node may have been given the read, and never have had the write: it keeps no tombstone of a downgrade.
 #[test]
 fn without_the_tombstone_of_its_release_an_old_renewal_restores_the_write() {
-    let leaves = "redis.call('SET', KEYS[4], '1', 'PX', ARGV[6])";
+    let leaves = "redis.call('SET', WRITE_TOMBSTONE, '1', 'PX', TOMBSTONE_TTL)";
     RESTORED.breaks_under(changed(leaves, "", &["late"]));
 }
 
@@ -335,7 +335,7 @@ fn no_read_is_repaired_into_a_write() {
     CONTESTED.holds(1);
 }
 
-const NOT_FREE: &str = "if not is_read and redis.call('TYPE', KEYS[1]).ok ~= 'none' then";
+const NOT_FREE: &str = "if not is_read and redis.call('TYPE', LOCK).ok ~= 'none' then";
 
 #[test]
 fn a_read_that_is_repaired_into_a_write_is_found() {

@@ -80,7 +80,7 @@ fn no_more_are_inside_than_there_are_permits_whatever_goes_wrong() {
 #[test]
 fn a_node_that_grants_a_slot_twice_is_found() {
     let twice = Switches {
-        script: Some(("owner and owner ~= ARGV[1]", "false")),
+        script: Some(("owner and owner ~= OWNER", "false")),
         checkers: &["exclusion"],
         ..Switches::ALL_ON
     };
@@ -91,7 +91,7 @@ fn a_node_that_grants_a_slot_twice_is_found() {
 #[test]
 fn nodes_that_count_permits_instead_of_slots_let_too_many_in() {
     let counts = Switches {
-        script: Some(("owner and owner ~= ARGV[1]", "#fields / 2 - 1 >= tonumber(permits)")),
+        script: Some(("owner and owner ~= OWNER", "#fields / 2 - 1 >= tonumber(permits)")),
         checkers: &["exclusion"],
         ..Switches::ALL_ON
     };
@@ -123,7 +123,7 @@ fn callers_with_different_numbers_of_permits_take_turns() {
 #[test]
 fn nodes_that_do_not_compare_the_numbers_of_permits_are_found() {
     let any = Switches {
-        script: Some(("permits ~= ARGV[5]", "false")),
+        script: Some(("permits ~= PERMITS", "false")),
         checkers: &["exclusion"],
         ..Switches::ALL_ON
     };

@@ -191,8 +191,8 @@ fn callers_of_all_kinds_get_four_names() {
 /// because of that, and no queue calls them.
 #[test]
 fn a_release_that_tells_nobody_but_the_queue_is_slept_through() {
-    let tells = "redis.pcall('PUBLISH', ARGV[2], first ==";
-    let tells_no_others = "local _ = first ~= ARGV[3] and redis.pcall('PUBLISH', ARGV[2], first ==";
+    let tells = "redis.pcall('PUBLISH', CHANNEL, first ==";
+    let tells_no_others = "local _ = first ~= QUEUED and redis.pcall('PUBLISH', CHANNEL, first ==";
     FOUR_NAMES.breaks_under(Switches {
         script: Some((tells, tells_no_others)),
         checkers: &["waits"],

@@ -8,6 +8,7 @@ use crate::core::acquire::MOST_ASKERS;
 use crate::core::acquire::Patience;
 use crate::core::queue::Turn;
 use crate::core::vote::PermitsWanted;
+use crate::handle::sealed;
 use crate::kinds::Permits;
 use crate::runtime::fan_out::Interrupts;
 
@@ -16,8 +17,8 @@ fn so_many_ask_at_a_time_and_who_wants_one_permit_does_not_wait_behind_those_who
     let nodes = nodes(1);
     let locks = client(&nodes);
     let permits = |count| Some(PermitsWanted { count, of: 5 });
-    let one = Wanted { permits: permits(1), ..wanted(&Permits, true) };
-    let two = Wanted { permits: permits(2), ..wanted(&Permits, true) };
+    let one = Wanted { permits: permits(1), ..wanted(<Permits as sealed::Kind>::kind(), true) };
+    let two = Wanted { permits: permits(2), ..wanted(<Permits as sealed::Kind>::kind(), true) };
     let queues = locks.coordinator().queues();
     let mut askers: Vec<_> =
         (0..MOST_ASKERS).map(|_| queues.enter(&two, Patience::Forever)).collect();

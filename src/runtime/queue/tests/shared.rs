@@ -9,73 +9,17 @@ use crossbeam_channel::bounded;
 
 use super::*;
 use crate::clock;
-use crate::core::acquire::{Patience, Waits};
+use crate::core::acquire::Patience;
 use crate::core::base::{HoldClass, Mechanism, without};
 use crate::events::Listener;
-use crate::kinds::contract::kind::{Claimant, Keep, Raise, Repair};
 use crate::kinds::{EXCLUSIVE, KINDS, WriteGuard};
-use crate::node::Request;
 use crate::runtime::call;
 use crate::runtime::hold::Hold;
 use crate::{Error, ErrorKind};
 
 /// A kind whose holders of one process share a lease. On the nodes it is the mutex: each lease has them for itself.
-#[derive(Debug)]
-struct Together;
-
-impl Kind for Together {
-    fn label(&self) -> &'static str {
-        "together"
-    }
-
-    fn hold_class(&self) -> HoldClass {
-        HoldClass::Shared
-    }
-
-    fn auxiliary(&self) -> &'static [&'static str] {
-        EXCLUSIVE.auxiliary()
-    }
-
-    fn commands(&self) -> &'static [&'static str] {
-        EXCLUSIVE.commands()
-    }
-
-    fn acquire(
-        &self,
-        names: &Names,
-        mark_key: &[u8],
-        claimant: Claimant<'_>,
-        ttl: Duration,
-        waits: Waits,
-        proposal: Option<u64>,
-    ) -> Request {
-        EXCLUSIVE.acquire(names, mark_key, claimant, ttl, waits, proposal)
-    }
-
-    fn confirm(&self, names: &Names, owner: &str, number: u64) -> Option<Request> {
-        EXCLUSIVE.confirm(names, owner, number)
-    }
-
-    fn extend(
-        &self,
-        names: &Names,
-        claimant: Claimant<'_>,
-        ttl: Duration,
-        repair: Repair<'_>,
-    ) -> Request {
-        EXCLUSIVE.extend(names, claimant, ttl, repair)
-    }
-
-    fn release(
-        &self,
-        names: &Names,
-        claimant: Claimant<'_>,
-        keep: Option<Keep>,
-        raise: Option<Raise>,
-    ) -> Request {
-        EXCLUSIVE.release(names, claimant, keep, raise)
-    }
-}
+static TOGETHER: Kind =
+    Kind { hold_class: HoldClass::Shared, ..Kind::exclusive("together", EXCLUSIVE.layout) };
 
 /// A lease may be joined at any time here, for a busy machine may be slow.
 fn acquire(locks: &Quorlock, wanted: &Wanted, patience: Patience) -> Result<Option<Hold>, Error> {
@@ -85,7 +29,7 @@ fn acquire(locks: &Quorlock, wanted: &Wanted, patience: Patience) -> Result<Opti
 
 /// One more holder of the lock.
 fn hold(locks: &Quorlock) -> Hold {
-    let hold = acquire(locks, &wanted(&Together, true), Patience::Forever).expect("healthy nodes");
+    let hold = acquire(locks, &wanted(&TOGETHER, true), Patience::Forever).expect("healthy nodes");
     let hold = hold.expect("it waits for ever");
     hold.held().check().expect("a lock that is given out is held");
     hold
@@ -118,7 +62,7 @@ fn who_joins_needs_no_node_and_has_a_token_of_its_own() {
         let threads: Vec<_> = (0..8).map(|_| scope.spawn(joins)).collect();
         threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
     });
-    let once = acquire(&locks, &wanted(&Together, true), Patience::Once).expect("no node is asked");
+    let once = acquire(&locks, &wanted(&TOGETHER, true), Patience::Once).expect("no node is asked");
     let mut tokens: Vec<_> = holds.iter().chain(&once).map(token).collect();
     tokens.sort_unstable();
     assert!(tokens.iter().copied().eq(token(&first) + 1..=token(&first) + 9), "{tokens:?}");
@@ -164,8 +108,8 @@ fn all_who_wait_for_another_process_hold_the_lock_when_one_of_them_gets_it() {
 fn who_joins_a_lease_hears_of_a_writer_and_then_nobody_joins_it() {
     let nodes = nodes(3);
     let (locks, other) = (client(&nodes), client(&nodes));
-    let reading = KINDS.iter().find(|kind| kind.label() == "read").expect("it is in the list");
-    let (wanted, key) = (wanted(*reading, true), KEY.escape_ascii());
+    let reading = KINDS.iter().find(|kind| kind.label == "read").expect("it is in the list");
+    let (wanted, key) = (wanted(reading, true), KEY.escape_ascii());
     let waiting = format!("{{{key}}}:waiting").into_bytes();
     let listens = || locks.coordinator().subscriptions().knows(|| vec![waiting.clone()]);
     let read = || acquire(&locks, &wanted, Patience::Once).expect("healthy nodes");
@@ -197,12 +141,12 @@ fn who_cannot_join_asks_the_nodes_and_does_not_wait() {
     let locks = client(&nodes);
     let first = hold(&locks);
     wait_until(|| requests(&locks) == 3);
-    let manual = acquire(&locks, &wanted(&Together, false), Patience::Once).expect("healthy nodes");
+    let manual = acquire(&locks, &wanted(&TOGETHER, false), Patience::Once).expect("healthy nodes");
     assert!(manual.is_none());
     assert!(requests(&locks) > 3);
     first.held().extend(TTL * 3).expect("healthy nodes");
     let before = requests(&locks);
-    let second = acquire(&locks, &wanted(&Together, true), Patience::Once).expect("healthy nodes");
+    let second = acquire(&locks, &wanted(&TOGETHER, true), Patience::Once).expect("healthy nodes");
     assert!(second.is_none(), "its keys live for longer than another holder would ask for");
     assert!(requests(&locks) > before);
     drop(first);
@@ -284,7 +228,7 @@ fn a_loss_is_told_to_each_holder_and_reported_once() {
 fn keys_that_are_gone_are_told_to_all_holders() {
     let nodes = nodes(3);
     let locks = client(&nodes);
-    let mut wanted = wanted(&Together, true);
+    let mut wanted = wanted(&TOGETHER, true);
     wanted.terms.ttl = SHORT_TTL * 2;
     let holds = [(); 3].map(|()| {
         let hold = acquire(&locks, &wanted, Patience::Forever);
@@ -324,7 +268,7 @@ fn many_threads_that_come_and_go_hold_a_lock_that_is_theirs() {
         for _ in 0..6 {
             scope.spawn(|| {
                 for _ in 0..100 {
-                    let wanted = wanted(&Together, true);
+                    let wanted = wanted(&TOGETHER, true);
                     let hold = call::acquire(locks.coordinator(), &wanted, Patience::Forever, None);
                     let hold = hold.expect("healthy nodes");
                     thread::yield_now();
