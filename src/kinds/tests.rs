@@ -5,7 +5,7 @@ use super::*;
 use crate::core::acquire::{Priority, Reservation, Waits};
 use crate::core::vote::Permits;
 use crate::ident::{Name, Names};
-use crate::kinds::contract::kind::{Claimant, Fence, Keep, Raise, Repair};
+use crate::kinds::contract::given::{Claimant, Fence, Keep, Raise, Repair};
 use crate::kinds::contract::layout::{Argument, Key};
 use crate::kinds::contract::reservations::withdraw_request;
 use crate::node::Request;
@@ -107,22 +107,6 @@ fn a_call_lacks_only_the_last_keys_of_its_script() {
             let of_script = calls.iter().filter(|it| it.shape().0 == call.shape().0);
             let most = of_script.map(Request::keys).max_by_key(Vec::len).expect("its own");
             assert!(most.starts_with(&call.keys()), "{}", call.shape().0);
-        }
-    }
-}
-
-/// `lua/README.md` says what each name stands for.
-#[test]
-fn the_names_of_keys_and_arguments_are_explained() {
-    let readme = include_str!("../../lua/README.md");
-    for kind in KINDS.iter() {
-        let layout = &kind.layout;
-        let calls = [&layout.acquire, &layout.extend, &layout.release];
-        for call in calls.into_iter().chain(&layout.confirm).chain(&layout.leave) {
-            let keys = call.keys.iter().map(|key| key.name());
-            for name in keys.chain(call.arguments.iter().map(|argument| argument.name())) {
-                assert!(readme.contains(&format!("| `{name}` | ")), "{name}");
-            }
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::core::acquire::{Priority, Reservation, Waits};
 use crate::core::admission::AsSeen;
 use crate::core::base::Mechanism;
 use crate::core::vote::Permits;
-use crate::kinds::contract::kind::{Claimant, Fence, Raise, Repair};
+use crate::kinds::contract::given::{Claimant, Fence, Raise, Repair};
 use crate::kinds::contract::reservations::withdraw_request;
 use crate::kinds::{KINDS, names};
 use crate::node::{check_request, evals};

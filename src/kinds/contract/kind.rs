@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use crate::core::acquire::{Waits, WayOfWaiting};
 use crate::core::base::HoldClass;
-use crate::core::vote::{Permits, PermitsWanted};
+use crate::core::vote::PermitsWanted;
 use crate::ident::{self, Names, WRITES};
-use crate::kinds::contract::layout::{Given, Layout};
+use crate::kinds::contract::given::{Claimant, Given, Keep, Raise, Repair};
+use crate::kinds::contract::layout::Layout;
 use crate::node::Request;
 
 /// A kind of lock. All that the threads, the simulator and the tests know of it is stated here.
@@ -191,58 +192,4 @@ impl fmt::Debug for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Kind").field(&self.label).finish()
     }
-}
-
-/// For whom a node is asked.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Claimant<'a> {
-    pub(crate) owner: &'a str,
-    /// Of a semaphore: the slots that are the owner's.
-    pub(crate) permits: Permits,
-}
-
-#[cfg(test)]
-impl<'a> Claimant<'a> {
-    /// Of a lock that is no semaphore.
-    pub(crate) fn of(owner: &'a str) -> Self {
-        Self { owner, permits: Permits::default() }
-    }
-}
-
-/// Until when a node keeps a lock that was given back.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Keep {
-    /// In milliseconds of the node's own clock.
-    pub(crate) until_ms: i64,
-    /// By when it has to begin, by the same clock: what comes later gives the lock back, and no more.
-    pub(crate) by_ms: i64,
-}
-
-/// To what a release raises the lock's fence, so that no extension behind it sets the key again.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Raise {
-    pub(crate) to: u64,
-    /// How long such an extension may be under way.
-    pub(crate) lasts: Duration,
-}
-
-/// What an extension may do where our key is gone.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Repair<'a> {
-    /// Until when, in milliseconds of the node's own clock, the key may be set again.
-    pub(crate) until_ms: i64,
-    /// Where the node keeps its mark.
-    pub(crate) mark_key: &'a [u8],
-    /// Whether newcomers are granted nothing but under an admitted mark.
-    pub(crate) quarantine: bool,
-    /// `None` without fencing.
-    pub(crate) fence: Option<Fence>,
-}
-
-/// The number of a lock that is held, and the largest one that a node may know for the key to be set
-/// there again.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Fence {
-    pub(crate) number: u64,
-    pub(crate) up_to: u64,
 }

@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
-use crate::core::acquire::Waits;
-use crate::core::vote::{Permits, fence_outlives_ms};
+use crate::core::vote::fence_outlives_ms;
 use crate::ident::{
     Names, WRITES, fence_key, kept_text, queue_ends_key, queue_key, queued_text, read_timeout_key,
     reads_key, reads_prefix, release_channel, reserved_key, tombstone_key, waiting_channel,
 };
-use crate::kinds::contract::kind::{Keep, Raise, Repair};
+use crate::kinds::contract::given::{ChannelOf, Given};
 use crate::kinds::contract::reservations::reservation;
 use crate::node::{Part, Request, RequestBuilder, Script};
 
@@ -33,9 +32,6 @@ pub(crate) struct Layout {
     #[cfg(all(test, feature = "embedded"))]
     pub(crate) holders: Holders,
 }
-
-/// The channel of the lock with that key.
-pub(crate) type ChannelOf = fn(&[u8]) -> Vec<u8>;
 
 /// Finds the holders of a lock. Its second argument runs a command on the node.
 #[cfg(all(test, feature = "embedded"))]
@@ -205,46 +201,7 @@ named! {
     }
 }
 
-/// All that the keys and arguments of a call are made of.
-#[derive(Clone, Copy)]
-pub(crate) struct Given<'a> {
-    pub(crate) names: &'a Names,
-    pub(crate) mark_key: &'a [u8],
-    pub(crate) owner: &'a str,
-    pub(crate) redissons_channel: Option<ChannelOf>,
-    pub(crate) ttl: Duration,
-    pub(crate) waits: Waits,
-    /// The name of a caller in the queue. `None`: the owner's.
-    pub(crate) queued: Option<&'a str>,
-    /// The number of the grant, or the one that is proposed for it.
-    pub(crate) number: Option<u64>,
-    /// How long the lock lives whose fence this call sets. `None`: it gets no fence.
-    pub(crate) fence_for: Option<Duration>,
-    pub(crate) permits: Option<Permits>,
-    pub(crate) repair: Option<Repair<'a>>,
-    pub(crate) keep: Option<Keep>,
-    pub(crate) raise: Option<Raise>,
-}
-
-impl<'a> Given<'a> {
-    pub(crate) fn new(names: &'a Names, mark_key: &'a [u8], owner: &'a str) -> Self {
-        Self {
-            names,
-            mark_key,
-            owner,
-            redissons_channel: None,
-            ttl: Duration::ZERO,
-            waits: Waits::default(),
-            queued: None,
-            number: None,
-            fence_for: None,
-            permits: None,
-            repair: None,
-            keep: None,
-            raise: None,
-        }
-    }
-
+impl Given<'_> {
     fn add_key(&self, key: Key, request: &mut RequestBuilder) {
         let owner = self.owner.as_bytes();
         let has_tombstones = self.repair.is_some() || self.keep.is_some() || self.raise.is_some();

@@ -4,6 +4,7 @@
 //! The threads, the simulator and the tests know no more of a kind than this. It knows the nodes' requests (`node`), and nothing of
 //! threads, clients and guards.
 
+pub(crate) mod given;
 #[cfg(all(test, feature = "embedded"))]
 pub(crate) mod holders;
 pub(crate) mod kind;

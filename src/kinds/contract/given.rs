@@ -1,0 +1,105 @@
+//! The values that requests to nodes are made of.
+
+use std::time::Duration;
+
+use crate::core::acquire::Waits;
+use crate::core::vote::Permits;
+use crate::ident::Names;
+
+/// The channel of the lock with that key.
+pub(crate) type ChannelOf = fn(&[u8]) -> Vec<u8>;
+
+/// All that the keys and arguments of a call are made of.
+#[derive(Clone, Copy)]
+pub(crate) struct Given<'a> {
+    pub(crate) names: &'a Names,
+    pub(crate) mark_key: &'a [u8],
+    pub(crate) owner: &'a str,
+    pub(crate) redissons_channel: Option<ChannelOf>,
+    pub(crate) ttl: Duration,
+    pub(crate) waits: Waits,
+    /// The name of a caller in the queue. `None`: the owner's.
+    pub(crate) queued: Option<&'a str>,
+    /// The number of the grant, or the one that is proposed for it.
+    pub(crate) number: Option<u64>,
+    /// How long the lock lives whose fence this call sets. `None`: it gets no fence.
+    pub(crate) fence_for: Option<Duration>,
+    pub(crate) permits: Option<Permits>,
+    pub(crate) repair: Option<Repair<'a>>,
+    pub(crate) keep: Option<Keep>,
+    pub(crate) raise: Option<Raise>,
+}
+
+impl<'a> Given<'a> {
+    pub(crate) fn new(names: &'a Names, mark_key: &'a [u8], owner: &'a str) -> Self {
+        Self {
+            names,
+            mark_key,
+            owner,
+            redissons_channel: None,
+            ttl: Duration::ZERO,
+            waits: Waits::default(),
+            queued: None,
+            number: None,
+            fence_for: None,
+            permits: None,
+            repair: None,
+            keep: None,
+            raise: None,
+        }
+    }
+}
+
+/// For whom a node is asked.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Claimant<'a> {
+    pub(crate) owner: &'a str,
+    /// Of a semaphore: the slots that are the owner's.
+    pub(crate) permits: Permits,
+}
+
+#[cfg(test)]
+impl<'a> Claimant<'a> {
+    /// Of a lock that is no semaphore.
+    pub(crate) fn of(owner: &'a str) -> Self {
+        Self { owner, permits: Permits::default() }
+    }
+}
+
+/// Until when a node keeps a lock that was given back.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Keep {
+    /// In milliseconds of the node's own clock.
+    pub(crate) until_ms: i64,
+    /// By when it has to begin, by the same clock: what comes later gives the lock back, and no more.
+    pub(crate) by_ms: i64,
+}
+
+/// To what a release raises the lock's fence, so that no extension behind it sets the key again.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Raise {
+    pub(crate) to: u64,
+    /// How long such an extension may be under way.
+    pub(crate) lasts: Duration,
+}
+
+/// What an extension may do where our key is gone.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Repair<'a> {
+    /// Until when, in milliseconds of the node's own clock, the key may be set again.
+    pub(crate) until_ms: i64,
+    /// Where the node keeps its mark.
+    pub(crate) mark_key: &'a [u8],
+    /// Whether newcomers are granted nothing but under an admitted mark.
+    pub(crate) quarantine: bool,
+    /// `None` without fencing.
+    pub(crate) fence: Option<Fence>,
+}
+
+/// The number of a lock that is held, and the largest one that a node may know for the key to be set
+/// there again.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fence {
+    pub(crate) number: u64,
+    pub(crate) up_to: u64,
+}
