@@ -5,4 +5,4 @@ cd "$(dirname "$0")/.."
 if [ -z "${QUORLOCK_NODES:-}" ] && ! (. scripts/redis-server.sh); then
     echo "It runs without, on masters that are embedded in the program."
 fi
-exec cargo run --locked --quiet --features cli --bin quorlock -- demo "$@"
+exec cargo run --locked --quiet --package quorlock-cli --bin quorlock -- demo "$@"

@@ -68,7 +68,7 @@
 //! # Features
 //!
 //! `tls` (`rediss://`), `serde` (settings from a file, tokens), `diagnosis` ([`Builder::diagnose`]), `embedded` (nodes in the process; needs
-//! a C compiler), `cli` (the program `quorlock`). None is on by default.
+//! a C compiler). None is on by default. The program `quorlock` is a crate of its own, `quorlock-cli`.
 
 mod client;
 mod clock;

@@ -29,14 +29,15 @@ fn files(folder: &str, extension: &str) -> Vec<(PathBuf, String)> {
     found
 }
 
-/// The files of the library, and of the program.
+/// The files of the library.
 fn library() -> Vec<(PathBuf, String)> {
-    outside(files("src", "rs"), PROGRAM)
+    files("src", "rs")
 }
 
-const PROGRAM: &str = "src/bin/quorlock";
+/// The folder of the program's files.
+const PROGRAM: &str = "cli/src";
 
-/// The files of `src/` without tests.
+/// The files of the library and of the program, without tests.
 fn product() -> Vec<(PathBuf, String)> {
     let is_test = |path: &Path| {
         let tests =
@@ -46,7 +47,8 @@ fn product() -> Vec<(PathBuf, String)> {
             tests.iter().any(|end| part.ends_with(end))
         })
     };
-    let files = files("src", "rs").into_iter().filter(|(path, _)| !is_test(path));
+    let files = files("src", "rs").into_iter().chain(files(PROGRAM, "rs"));
+    let files = files.filter(|(path, _)| !is_test(path));
     // Tests are last in a file.
     let code = |text: &str| text.split("\n#[cfg(test)]\nmod tests {").next().map(str::to_owned);
     files.map(|(path, text)| (path, code(&text).unwrap_or_default())).collect()
@@ -114,7 +116,7 @@ fn one_place_reads_clocks_sleeps_and_spawns() {
         TIME,
         "only clock.rs reads clocks, sleeps and spawns",
     );
-    let program = outside(files(PROGRAM, "rs"), "src/bin/quorlock/clock.rs");
+    let program = outside(files(PROGRAM, "rs"), "cli/src/clock.rs");
     none_says(&program, TIME, "only the program's clock.rs reads clocks, sleeps and spawns");
 }
 
@@ -159,6 +161,7 @@ fn no_kind_knows_another() {
 
 #[test]
 fn scripts_state_their_contract() {
+    let readme = std::fs::read_to_string("lua/README.md").expect("it is there");
     for (path, text) in files("lua", "lua") {
         let path = path.display();
         if ["-- Part of ", "-- The end of "].iter().any(|it| text.starts_with(it)) {
@@ -166,10 +169,21 @@ fn scripts_state_their_contract() {
         }
         let text = with_includes(&text);
         let code = text.lines().filter(|line| !line.trim_start().starts_with("--"));
+        let code = code.map(|line| line.split(" -- and ").next().unwrap_or_default());
         let code = code.collect::<Vec<_>>().join("\n");
         let header: Vec<_> = text.lines().take_while(|line| line.starts_with("--")).collect();
         assert!(header.iter().any(|line| line.starts_with("-- Replies")), "{path}: no replies");
-        for table in ["KEYS", "ARGV"] {
+        // The scripts of a kind give names to what they are called with, which a test compares with the kind's layout.
+        let names: Vec<_> = text.lines().filter(|line| names_what_it_is_given(line)).collect();
+        for name in
+            names.iter().flat_map(|line| line.split(|c: char| !c.is_ascii_uppercase() && c != '_'))
+        {
+            let is_explained = name.len() < 2
+                || ["KEYS", "ARGV"].contains(&name)
+                || readme.contains(&format!("\n| `{name}` | "));
+            assert!(is_explained, "{path}: lua/README.md does not say what {name} is");
+        }
+        for table in ["KEYS", "ARGV"].into_iter().filter(|_| names.is_empty()) {
             let mut has_fixed_places = true;
             for i in 1..10 {
                 let word = format!("{table}[{i}]");
@@ -186,6 +200,12 @@ fn scripts_state_their_contract() {
             assert!(!code.contains(word), "{path}: \"{word}\": see lua/README.md");
         }
     }
+}
+
+fn names_what_it_is_given(line: &str) -> bool {
+    let is_list = ["KEYS", "ARGV"].iter().any(|table| line.starts_with(&format!("-- {table}: ")));
+    let is_local = line.contains(" = KEYS[1]") || line.contains(" = ARGV[1]");
+    is_list || is_local && line.starts_with("local ") || line.starts_with("local OWNER, ")
 }
 
 /// The files are not at hand where the crate comes from a registry.

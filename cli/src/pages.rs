@@ -10,7 +10,7 @@ use crate::tell::print;
 
 const NAME: &str = "quorlock";
 /// How to run masters. The library's documentation has it as well.
-const OPERATIONS: &str = include_str!("../../../OPERATIONS.md");
+const OPERATIONS: &str = include_str!("../OPERATIONS.md");
 
 pub(crate) fn completions(shell: Shell) -> Result<u8, Failure> {
     let mut text = Vec::new();

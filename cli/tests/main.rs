@@ -1,6 +1,6 @@
 //! The program `quorlock`, as users call it: real processes on real servers.
 
-#[path = "../support/mod.rs"]
+#[path = "../../tests/support/mod.rs"]
 mod support;
 
 mod admin;

@@ -2,6 +2,8 @@
 --
 -- KEYS[1]  the node's mark
 -- ARGV[1]  the mark under which the node grants; empty: under any, or no call takes a lock
+--
+-- Replies as the mutex's batch does.
 
 if ARGV[1] ~= '' and redis.pcall('GET', KEYS[1]) ~= ARGV[1] then
   return 0

@@ -11,7 +11,6 @@
 )]
 
 pub mod access;
-#[cfg(feature = "tls")]
 pub mod authority;
 pub mod clients;
 pub mod cpu;

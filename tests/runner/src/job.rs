@@ -57,12 +57,17 @@ impl Job {
         let terms = classes::of(&program.name);
         let is_nice = nicely && terms.class == Class::Computes;
         let mut command = match &program.runs {
-            Runs::Executable(path) if is_nice => {
-                let mut command = programs::command("nice");
-                command.args(["-n", NICE]).arg(path);
+            Runs::Executable { path, folder } => {
+                let mut command = match is_nice {
+                    true => programs::command("nice"),
+                    false => programs::command(path),
+                };
+                if is_nice {
+                    command.args(["-n", NICE]).arg(path);
+                }
+                command.current_dir(folder);
                 command
             }
-            Runs::Executable(path) => programs::command(path),
             Runs::Documentation(arguments) => {
                 let mut command = programs::cargo();
                 command.args(["test", "--doc"]).args(arguments).arg("--");

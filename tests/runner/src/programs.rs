@@ -2,7 +2,7 @@
 
 use std::env;
 use std::ffi::OsStr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
@@ -17,7 +17,8 @@ pub(crate) struct Program {
 
 #[derive(Clone, Debug)]
 pub(crate) enum Runs {
-    Executable(PathBuf),
+    /// With the folder of its package, in which cargo would run it.
+    Executable { path: PathBuf, folder: PathBuf },
     /// Tests of the documentation, which cargo runs. With the arguments for it.
     Documentation(Vec<String>),
 }
@@ -99,5 +100,6 @@ fn program(message: &str) -> Option<Program> {
         "bin" => format!("{name} (program)"),
         other => format!("{name} ({other})"),
     };
-    Some(Program { name, runs: Runs::Executable(path.into()) })
+    let folder = Path::new(message["manifest_path"].as_str()?).parent()?.to_owned();
+    Some(Program { name, runs: Runs::Executable { path: path.into(), folder } })
 }
