@@ -15,4 +15,4 @@ if env --default-signal=INT,QUIT true 2>/dev/null; then
     usual=(env --default-signal=INT,QUIT)
 fi
 exec ${usual[@]+"${usual[@]}"} cargo run --locked --quiet --package runner -- \
-    --locked --all-features --package quorlock --package quorlock-cli --package runner "$@"
+    --locked --all-features --package quorlock --package quorlock-cli --package examples --package runner "$@"

@@ -27,7 +27,7 @@ use quorlock::{Error, ErrorKind, Guard, Quorlock};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-#[path = "common/masters.rs"]
+#[path = "../common/masters.rs"]
 mod masters;
 
 const ORDER: &str = "async-neighbour/order-42";

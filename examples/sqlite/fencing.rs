@@ -59,11 +59,11 @@ use quorlock::{Guard, OptionalGuard as _, Quorlock};
 use rusqlite::{Connection, OptionalExtension, params};
 use rustix::process::{Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
-#[path = "common/copy.rs"]
+#[path = "../common/copy.rs"]
 mod copy;
-#[path = "common/directory.rs"]
+#[path = "../common/directory.rs"]
 mod directory;
-#[path = "common/masters.rs"]
+#[path = "../common/masters.rs"]
 mod masters;
 
 const NAME: &str = "fencing/account-42";

@@ -36,11 +36,11 @@ use masters::{Failure, Masters};
 use quorlock::{Guard, OptionalGuard as _, Quorlock};
 use rusqlite::Connection;
 
-#[path = "common/copy.rs"]
+#[path = "../common/copy.rs"]
 mod copy;
-#[path = "common/directory.rs"]
+#[path = "../common/directory.rs"]
 mod directory;
-#[path = "common/masters.rs"]
+#[path = "../common/masters.rs"]
 mod masters;
 
 const PLACES: usize = 25;
