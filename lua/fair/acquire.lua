@@ -14,7 +14,7 @@
 -- Running it again for the same owner grants again, with the same number, and leaves the caller where it stands in the
 -- queue: a retry after a lost reply changes nothing.
 
-local redis = redis -- a local is found faster than a global
+local redis, KEYS, ARGV = redis, KEYS, ARGV -- a local is found faster than a global
 local LOCK, MARK, RESERVED, QUEUE, QUEUE_ENDS, FENCE = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local OWNER, TTL, ADMITTED, QUEUED, TICKET, STAYS_FOR, PROPOSAL, FENCE_TTL, WAITER
   = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9] or ''

@@ -5,6 +5,7 @@
 --   1   our key was there, and is deleted, or somebody else's for as long as it is kept
 --   0   our key was not there
 
+local redis, KEYS, ARGV = redis, KEYS, ARGV -- a local is found faster than a global
 local LOCK, QUEUE, TOMBSTONE, FENCE = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local OWNER, CHANNEL, QUEUED, KEEP_UNTIL, KEEP_BY, KEPT, RAISE_TO, FENCE_TTL
   = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7], ARGV[8]

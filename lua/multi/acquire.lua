@@ -15,7 +15,7 @@
 -- Everything is read before anything is written. And what a server refuses for want of memory, or of a
 -- permission, it refuses the first time that it is asked for: so nothing is set, or all is.
 
-local redis, KEYS = redis, KEYS -- a local is found faster than a global
+local redis, KEYS, ARGV = redis, KEYS, ARGV -- a local is found faster than a global
 -- KEYS: MARK, RESERVED.., LOCK.., FENCE..
 local OWNER, TTL, ADMITTED, PROPOSAL, FENCE_TTL, WAITER = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6] or ''
 local LARGEST = 2251799813685247 -- 2^51 - 1; lua/README.md says why

@@ -11,7 +11,7 @@
 -- Running it again for the same owner grants again, with the same number: a retry after a lost reply
 -- changes nothing. How often a thread holds the lock is known to its client alone; here the count is 1.
 
-local redis = redis -- a local is found faster than a global
+local redis, KEYS, ARGV = redis, KEYS, ARGV -- a local is found faster than a global
 local LOCK, MARK, RESERVED, FENCE = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local OWNER, TTL, ADMITTED, PROPOSAL, FENCE_TTL, WAITER = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6] or ''
 

@@ -11,7 +11,7 @@
 -- Running it again for the same owner grants again, whoever goes next, with a number that is not smaller: a retry after a
 -- lost reply changes nothing for anybody.
 
-local redis = redis -- a local is found faster than a global
+local redis, KEYS, ARGV = redis, KEYS, ARGV -- a local is found faster than a global
 local LOCK, MARK, RESERVED, READ_END, FENCE, READS = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local OWNER, TTL, ADMITTED, PROPOSAL, FENCE_TTL, WAITER = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6] or ''
 

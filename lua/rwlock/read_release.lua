@@ -5,6 +5,7 @@
 --   {1, n}   the same, nobody holds the lock any more, and so many connections were told of it
 --   0        our hold was not there
 
+local redis, KEYS, ARGV = redis, KEYS, ARGV -- a local is found faster than a global
 local LOCK, READ_END, TOMBSTONE, WRITE_TOMBSTONE = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local OWNER, WRITE_OWNER, CHANNEL, REDISSONS_CHANNEL, READS_PREFIX, TOMBSTONE_TTL
   = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]

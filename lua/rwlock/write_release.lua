@@ -6,6 +6,7 @@
 --   {1, n}   the same, and so many connections were told of it
 --   0        our key was not there
 
+local redis, KEYS, ARGV = redis, KEYS, ARGV -- a local is found faster than a global
 local LOCK, TOMBSTONE, FENCE = KEYS[1], KEYS[2], KEYS[3]
 local OWNER, CHANNEL, REDISSONS_CHANNEL, KEEP_UNTIL, KEEP_BY, KEPT, RAISE_TO, FENCE_TTL
   = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7], ARGV[8]

@@ -14,7 +14,7 @@
 --
 -- Running it again for the same owner grants again: a retry after a lost reply changes nothing.
 
-local redis = redis -- a local is found faster than a global
+local redis, KEYS, ARGV = redis, KEYS, ARGV -- a local is found faster than a global
 local LOCK, MARK, RESERVED = KEYS[1], KEYS[2], KEYS[3]
 local OWNER, TTL, ADMITTED, WAITER, PERMITS = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5] -- and SLOT..
 
