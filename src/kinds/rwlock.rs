@@ -1,5 +1,5 @@
 //! The read-write lock: a hash a node, with its mode and a field for each hold, as Redisson's `RReadWriteLock` has it. To
-//! read and to write are two kinds of one family.
+//! read and to write are two kinds of one group.
 
 use std::fmt;
 use std::marker::PhantomData;

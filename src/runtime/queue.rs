@@ -58,7 +58,7 @@ impl Key {
     }
 
     /// By which the holds of threads are counted, for a caller whose queue is `queue`.
-    fn of_family(wanted: &Wanted, queue: &Arc<Self>) -> Arc<Self> {
+    fn of_group(wanted: &Wanted, queue: &Arc<Self>) -> Arc<Self> {
         let kind = wanted.kind.group;
         match kind == queue.kind {
             true => queue.clone(),
@@ -142,7 +142,7 @@ impl Queues {
         patience: Patience,
     ) -> QueuedCaller<'a> {
         let key = Key::of(wanted);
-        let lock = Key::of_family(wanted, &key);
+        let lock = Key::of_group(wanted, &key);
         let once = patience == Patience::Once;
         let class = wanted.kind.hold_class;
         let askers = wanted.waiting().askers();
@@ -163,17 +163,17 @@ impl Queues {
 }
 
 impl Queues {
-    /// How many guards of a lock the calling thread has, if it may take that lock again; none, where it may not. Of a family
+    /// How many guards of a lock the calling thread has, if it may take that lock again; none, where it may not. Of a lock group
     /// of kinds, these are the guards of the kind that is asked for.
     pub(crate) fn hold_count(&self, wanted: &Wanted) -> usize {
-        let (lock, class) = (Key::of_family(wanted, &Key::of(wanted)), wanted.kind.hold_class);
+        let (lock, class) = (Key::of_group(wanted, &Key::of(wanted)), wanted.kind.hold_class);
         let guards = |thread| OfThread { thread, lock: &lock, class };
         this_thread().map_or(0, |me| self.state.lock().guards(guards(me)))
     }
 
     /// Whether the calling thread holds such a lock, as far as is known now.
     pub(crate) fn is_held_by_this_thread(&self, wanted: &Wanted) -> bool {
-        let lock = Key::of_family(wanted, &Key::of(wanted));
+        let lock = Key::of_group(wanted, &Key::of(wanted));
         let lease_of = |me| self.state.lock().lease_of(&lock, me).cloned();
         let lease = this_thread().and_then(lease_of);
         let held = lease.filter(|_| self.hold_count(wanted) > 0).and_then(|it| it.held.upgrade());

@@ -95,17 +95,17 @@ impl LockId {
         Self { kind: place.unwrap_or(self.kind), ..self }
     }
 
-    /// The lock of any kind of its family with the same names.
-    pub(super) fn any_of_family(self, chance: &mut Chance) -> Self {
-        let is_of_family = |kind: &usize| KINDS[*kind].group == self.kind().group;
-        let kinds: Vec<_> = (0..KINDS.len()).filter(is_of_family).collect();
+    /// The lock of any kind of its group with the same names.
+    pub(super) fn any_of_group(self, chance: &mut Chance) -> Self {
+        let is_of_group = |kind: &usize| KINDS[*kind].group == self.kind().group;
+        let kinds: Vec<_> = (0..KINDS.len()).filter(is_of_group).collect();
         Self { kind: pick(chance, &kinds), ..self }
     }
 
-    /// By which the holds of threads are counted: the same for all kinds of one family.
-    pub(super) fn of_family(self) -> Self {
-        let family = self.kind().group;
-        let first = KINDS.iter().position(|kind| kind.group == family);
+    /// By which the holds of threads are counted: the same for all kinds of one group.
+    pub(super) fn of_group(self) -> Self {
+        let group = self.kind().group;
+        let first = KINDS.iter().position(|kind| kind.group == group);
         Self { kind: first.unwrap_or(self.kind), ..self }
     }
 

@@ -58,7 +58,7 @@ impl Client {
         let terms = queues.waiter(&id, ticket).map(|waiter| waiter.terms);
         let caller = queues.waiter(&id, ticket).map(|waiter| waiter.caller);
         let thread = caller.and_then(|caller| self.thread_of(caller, id));
-        let (lock, class) = (id.of_family(), cx.settings.class_of(id));
+        let (lock, class) = (id.of_group(), cx.settings.class_of(id));
         let of = thread.map(|thread| OfThread { thread, lock: &lock, class });
         let (place, Passed { takes, gives_back }) = queues.look(&id, ticket, of, now);
         drop(queues);
@@ -95,7 +95,7 @@ impl Client {
     pub(super) fn counted(&self, cx: &Cx<'_>, caller: usize, class: HoldClass, hold: &Hold) {
         let id = hold.held.claim.lock;
         if let Some(thread) = self.thread_of(caller, id) {
-            let (lock, lease) = (id.of_family(), hold.held.clone());
+            let (lock, lease) = (id.of_group(), hold.held.clone());
             let of = OfThread { thread, lock: &lock, class };
             cx.shared.queues.borrow_mut().took(of, lease, hold.sequence);
             hold.of_thread(thread, class);

@@ -56,7 +56,7 @@ impl Caller {
         // Other terms than those of the lease, which stays as it is.
         let ttl = held.claim.terms.ttl / 2;
         let terms = Terms { ttl, renewed: false, max_hold: Some(ttl), ..held.claim.terms };
-        let lock = held.claim.lock.any_of_family(&mut cx.net.chance);
+        let lock = held.claim.lock.any_of_group(&mut cx.net.chance);
         let is_exclusive = |hold: &Hold| hold.class() == Some(HoldClass::Exclusive);
         let shares = !is_exclusive(hold) && !client.callers[index].again.iter().any(is_exclusive);
         let upgrades = shares && cx.settings.class_of(lock) == HoldClass::Exclusive;
