@@ -16,7 +16,7 @@ pub(crate) use owner::{
 /// The longest name, in bytes: as long as the longest path on Linux, which is a popular name.
 pub(crate) const LONGEST: usize = 4_096;
 
-/// How the keys end that are kept beside a node, or beside locks, always together with braces.
+/// The endings of keys that are kept beside a node, or beside locks, always together with braces.
 const AUXILIARY: [&str; 10] = [
     ":fence",
     ":forced",

@@ -102,7 +102,7 @@ impl LockId {
         Self { kind: pick(chance, &kinds), ..self }
     }
 
-    /// By which the holds of threads are counted: the same for all kinds of one group.
+    /// The lock by which the holds of threads are counted: the same for all kinds of one group.
     pub(super) fn of_group(self) -> Self {
         let group = self.kind().group;
         let first = KINDS.iter().position(|kind| kind.group == group);

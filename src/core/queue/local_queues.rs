@@ -43,7 +43,7 @@ struct Caller<W, T> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OfThread<'a, K, T> {
     pub(crate) thread: T,
-    /// By which the holds of threads are counted. Kinds of one group have it in common.
+    /// The key by which the holds of threads are counted. Kinds of one group have it in common.
     pub(crate) lock: &'a K,
     /// Of the hold that the caller wants.
     pub(crate) class: HoldClass,

@@ -22,7 +22,7 @@ pub(crate) struct Given<'a> {
     pub(crate) queued: Option<&'a str>,
     /// The number of the grant, or the one that is proposed for it.
     pub(crate) number: Option<u64>,
-    /// How long the lock lives whose fence this call sets. `None`: it gets no fence.
+    /// The TTL of the lock whose fence this call sets. `None`: it gets no fence.
     pub(crate) fence_for: Option<Duration>,
     pub(crate) permits: Option<Permits>,
     pub(crate) repair: Option<Repair<'a>>,
@@ -50,23 +50,23 @@ impl<'a> Given<'a> {
     }
 }
 
-/// For whom a node is asked.
+/// The owner on whose behalf a node is asked.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Claimant<'a> {
     pub(crate) owner: &'a str,
-    /// Of a semaphore: the slots that are the owner's.
+    /// The slots that are the owner's, of a semaphore.
     pub(crate) permits: Permits,
 }
 
 #[cfg(test)]
 impl<'a> Claimant<'a> {
-    /// Of a lock that is no semaphore.
+    /// The owner of a lock that is no semaphore.
     pub(crate) fn of(owner: &'a str) -> Self {
         Self { owner, permits: Permits::default() }
     }
 }
 
-/// Until when a node keeps a lock that was given back.
+/// The time until which a node keeps a lock that was given back.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Keep {
     /// In milliseconds of the node's own clock.
@@ -75,7 +75,7 @@ pub(crate) struct Keep {
     pub(crate) by_ms: i64,
 }
 
-/// To what a release raises the lock's fence, so that no extension behind it sets the key again.
+/// The number to which a release raises the lock's fence, so that no extension behind it sets the key again.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Raise {
     pub(crate) to: u64,
@@ -83,14 +83,14 @@ pub(crate) struct Raise {
     pub(crate) lasts: Duration,
 }
 
-/// What an extension may do where our key is gone.
+/// The conditions under which an extension sets our key again where it is gone.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Repair<'a> {
-    /// Until when, in milliseconds of the node's own clock, the key may be set again.
+    /// The time until which the key may be set again, in milliseconds of the node's own clock.
     pub(crate) until_ms: i64,
     /// Where the node keeps its mark.
     pub(crate) mark_key: &'a [u8],
-    /// Whether newcomers are granted nothing but under an admitted mark.
+    /// True if newcomers are granted nothing but under an admitted mark.
     pub(crate) quarantine: bool,
     /// `None` without fencing.
     pub(crate) fence: Option<Fence>,

@@ -9,7 +9,7 @@ type Run<'a> = &'a mut dyn FnMut(&[&[u8]]) -> Reply;
 /// Owners, each with the end of its hold in milliseconds of the node's clock; a negative end is none.
 type Found = Vec<(Vec<u8>, i64)>;
 
-/// Of a lock that is a string: the owner.
+/// The owner of a lock that is a string.
 pub(crate) fn of_string(key: &[u8], run: Run<'_>) -> Found {
     match (run(&[b"GET", key]), run(&[b"PEXPIRETIME", key])) {
         (Reply::Bulk(owner), Reply::Int(end_ms)) => vec![(owner, end_ms)],
@@ -17,7 +17,7 @@ pub(crate) fn of_string(key: &[u8], run: Run<'_>) -> Found {
     }
 }
 
-/// Of a lock that is a hash whose fields are its owners.
+/// The owners of a lock that is a hash with a field for each of them.
 pub(crate) fn of_hash(key: &[u8], run: Run<'_>) -> Found {
     let fields = fields(key, run);
     let is_other = [b"mode".as_slice(), b"permits"].iter().any(|it| fields.iter().any(|f| f == it));
@@ -27,21 +27,21 @@ pub(crate) fn of_hash(key: &[u8], run: Run<'_>) -> Found {
     }
 }
 
-/// Of a read-write lock: those who read. A read ends with its string, whoever else reads.
+/// The readers of a read-write lock. A read ends with its string, even if others still read.
 pub(crate) fn of_reads(key: &[u8], run: Run<'_>) -> Found {
     let reads = owners(key, run).into_iter().filter(|owner| !owner.ends_with(WRITES.as_bytes()));
     let end = |owner: Vec<u8>| Some((end_ms(&read_timeout_key(key, &owner), run)?, owner));
     reads.filter_map(end).map(|(end_ms, owner)| (owner, end_ms)).collect()
 }
 
-/// Of a read-write lock: the one who writes.
+/// The writer of a read-write lock.
 pub(crate) fn of_writes(key: &[u8], run: Run<'_>) -> Found {
     let writes = owners(key, run).into_iter().filter(|owner| owner.ends_with(WRITES.as_bytes()));
     let end_ms = end_ms(key, run);
     writes.filter_map(|owner| Some((owner, end_ms?))).collect()
 }
 
-/// Of a semaphore.
+/// The holders of a semaphore's permits.
 pub(crate) fn of_slots(key: &[u8], run: Run<'_>) -> Found {
     let Reply::List(fields) = run(&[b"HGETALL", key]) else { return Vec::new() };
     let hold = |field: &[Reply]| match field {

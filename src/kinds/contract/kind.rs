@@ -15,13 +15,13 @@ use crate::node::Request;
 pub(crate) struct Kind {
     /// The name of the kind. Locks of different kinds have different local queues.
     pub(crate) label: &'static str,
-    /// How many holders such a lock has at a time.
+    /// The number of holders that such a lock has at a time.
     pub(crate) hold_class: HoldClass,
     /// The common name of the kinds that a thread may hold one within the other, as one lock.
     pub(crate) group: &'static str,
     /// Returns true if the thread that holds the lock may take it again. The guards of such a kind stay on their thread.
     pub(crate) is_reentrant: bool,
-    /// How many names one lock has at most.
+    /// The largest number of names of one lock.
     pub(crate) most_names: usize,
     /// How callers wait for a lock that others have.
     pub(crate) order: Order,

@@ -286,7 +286,7 @@ impl Given<'_> {
     }
 }
 
-/// How long the fence of a lock lives that ends after `lock`.
+/// The TTL of the fence of a lock that ends after `lock`.
 fn fence_ttl(lock: Duration) -> Part<'static> {
     let lock_ms = i64::try_from(lock.as_millis()).unwrap_or(i64::MAX);
     Part::Number(lock_ms.saturating_add(fence_outlives_ms()))

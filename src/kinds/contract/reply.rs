@@ -101,7 +101,7 @@ pub(crate) fn release(value: &Value) -> Result<ReleaseVote, Unexpected> {
     }
 }
 
-/// How many connections a node has told of the release that it answers.
+/// The number of connections that a node has told of the release that it answers.
 pub(crate) fn told(value: &Value) -> u64 {
     match value {
         Value::List(values) => match values.as_slice() {
