@@ -1,11 +1,11 @@
 -- Part of a batch: `make` makes some calls of one script.
 --
 -- Needs acquire, extend and release; `reads_lock`, true if the lock is a string, which is read together with what the calls need;
--- `key` and `argument`, the places of the first call's; and `replies`.
+-- `key` and `argument`, the places of the first call's keys and arguments; and `replies`.
 
 local function make(script, keys, arguments, calls)
-  -- One command reads for all calls: before an acquire the reservations and the fence; before an extension its
-  -- lock, the tombstone and the fence. A call gets it beside its ARGV. Copies of one acquire read the fence again, and a
+  -- One command reads for all calls: before an acquire the reservations and the fence; before an extension the
+  -- tombstone and the fence, and its lock if `reads_lock` is true. A call gets it beside its ARGV. Copies of one acquire read the fence again, and a
   -- call behind one that may have changed the reservations of the same name reads these again.
   local extends, has_fence = script == extend, keys == 4
   local each = script == release and 0 or extends and reads_lock and keys - 1 or keys - 2

@@ -1,7 +1,7 @@
 -- Part of an acquire script that is about to take the lock: sets `number` and `text`, the number of the grant. It ends the call if
 -- there is none, or if a permission is missing.
 --
--- Needs FENCE and PROPOSAL, which are nil without fencing; `known`, what read.lua has found under the fence's key (where that is
+-- Needs FENCE, which is nil without fencing, and PROPOSAL, which counts only with a fence; `known`, what read.lua has found under the fence's key (where that is
 -- false or nil, it is read here, and set); `ours`, whether the owner has the lock already; and LARGEST.
 
 local number, text = 0, PROPOSAL

@@ -12,6 +12,10 @@ use crate::node::Request;
 use crate::runtime::administration::{force_request, holder_request};
 use crate::runtime::held_locks::names_request;
 
+#[path = "../../tests/support/lua.rs"]
+#[allow(dead_code, unreachable_pub, reason = "only a part of it is used here")]
+mod lua;
+
 const TTL: Duration = Duration::from_secs(1);
 const PRIORITY: Priority = Priority { began_ms: 1, id: 1 };
 const WAITS: Waits = Waits {
@@ -64,38 +68,35 @@ fn scripts_name_what_they_are_called_with() {
                 argument => dots(argument.name(), *argument == Argument::Channel),
             });
             let source = call.script.source();
-            assert_eq!(named(source, "KEYS"), keys.collect::<Vec<_>>(), "{source}");
-            assert_eq!(named(source, "ARGV"), arguments.collect::<Vec<_>>(), "{source}");
+            assert_eq!(lua::named(source, "KEYS"), keys.collect::<Vec<_>>(), "{source}");
+            assert_eq!(lua::named(source, "ARGV"), arguments.collect::<Vec<_>>(), "{source}");
         }
     }
 }
 
-/// The names that a script gives to what is in that table. They are those of `local A, B = KEYS[1], KEYS[2] -- and C..`, or of
-/// `-- KEYS: A, B, C..`.
-fn named(source: &str, table: &str) -> Vec<String> {
-    let source = source.replace("\n  = ", " = ");
-    let list = |names: &str| names.split(", ").map(str::to_owned).collect::<Vec<_>>();
-    let stated = format!("-- {table}: ");
-    let places = format!(" = {table}[1]");
-    for line in source.lines() {
-        if let Some(names) = line.strip_prefix(&stated) {
-            return list(names);
+/// A call has all that its layout lists, if it lacks nothing.
+#[test]
+fn a_call_has_what_its_layout_lists() {
+    for kind in KINDS.iter() {
+        let layout = &kind.layout;
+        let listed = [&layout.acquire, &layout.extend, &layout.release];
+        let listed = listed.into_iter().chain(&layout.confirm).chain(&layout.leave);
+        for how_many in [1, kind.most_names] {
+            let calls = calls(kind, &some_names(how_many));
+            for call in listed.clone() {
+                let keys = call.keys.iter().map(|key| if *key == Key::Mark { 1 } else { how_many });
+                let arguments = call.arguments.iter().map(|argument| match argument {
+                    Argument::Channel => how_many,
+                    _ => 1,
+                });
+                let listed = (keys.sum::<usize>(), arguments.sum::<usize>());
+                let of_script = calls.iter().map(Request::shape);
+                let of_script = of_script.filter(|(source, ..)| *source == call.script.source());
+                let most = of_script.map(|(_, keys, arguments)| (keys, arguments)).max();
+                assert_eq!(most, Some(listed), "{}", call.script.source());
+            }
         }
-        let Some((names, given)) = line.split_once(" = ").filter(|_| line.contains(&places)) else {
-            continue;
-        };
-        let names = list(names.strip_prefix("local ").expect("they are locals"));
-        let (given, more) = given.split_once(" -- and ").unwrap_or((given, ""));
-        for (i, given) in given.split(", ").enumerate() {
-            assert_eq!(given.trim_end_matches(" or ''"), format!("{table}[{}]", i + 1), "{line}");
-        }
-        assert_eq!(names.len(), given.split(", ").count(), "{line}");
-        return names
-            .into_iter()
-            .chain(Some(more.to_owned()).filter(|it| !it.is_empty()))
-            .collect();
     }
-    panic!("no names for {table}:\n{source}");
 }
 
 /// Scripts tell by the number of keys which of them they are given, so those that a call lacks are the last ones.

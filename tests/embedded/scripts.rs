@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::commands::{Call, Comparison, PATTERNS, Source};
+use crate::support::lua::{named, with_includes};
 
 /// A script of `lua/`, and what its header says that it is called with.
 pub(crate) struct Shipped {
@@ -23,7 +24,8 @@ enum Times {
 
 impl Times {
     fn of(line: &str) -> Self {
-        if line.contains("(one for each name") { Self::ForEachName } else { Self::Once }
+        let repeats = line.contains("(one for each name") || line.ends_with("..");
+        if repeats { Self::ForEachName } else { Self::Once }
     }
 
     fn with(self, names: usize) -> usize {
@@ -76,12 +78,15 @@ impl Shipped {
     fn read(source: String) -> Self {
         let stated = |table: &str| {
             let start = format!("-- {table}[");
-            source.lines().filter(|line| line.starts_with(&start)).collect::<Vec<_>>()
+            let lines = source.lines().filter(|line| line.starts_with(&start));
+            lines.map(str::to_owned).chain(named(&source, table)).collect::<Vec<_>>()
         };
-        let keys = stated("KEYS").iter().map(|line| Times::of(line)).collect();
-        let argument = |line: &&str| (Times::of(line), Argument::of(line));
-        let arguments = stated("ARGV").iter().map(argument).collect();
-        Self { source, keys, arguments }
+        let keys: Vec<_> = stated("KEYS").iter().map(|line| Times::of(line)).collect();
+        let argument = |line: &String| (Times::of(line), Argument::of(line));
+        let arguments: Vec<_> = stated("ARGV").iter().map(argument).collect();
+        let is_part = ["-- Part of ", "-- The end of "].iter().any(|it| source.starts_with(it));
+        assert!(is_part || keys.len() + arguments.len() > 0, "called with nothing:\n{source}");
+        Self { source: with_includes(&source), keys, arguments }
     }
 }
 
@@ -92,6 +97,11 @@ impl Argument {
     fn of(line: &str) -> Self {
         [
             ("milliseconds", Self::Milliseconds),
+            ("TTL", Self::Milliseconds),
+            ("UNTIL", Self::Milliseconds),
+            ("KEEP_BY", Self::Milliseconds),
+            ("OUTLIVES", Self::Milliseconds),
+            ("STAYS_FOR", Self::Milliseconds),
             ("run id", Self::RunId),
             ("replication id", Self::ReplicationId),
             ("the cursor", Self::Cursor),

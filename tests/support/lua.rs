@@ -15,3 +15,32 @@ pub fn with_includes(script: &str) -> String {
     });
     lines.collect()
 }
+
+/// The names that a script gives to what is in that table. They are those of `local A, B = KEYS[1], KEYS[2] -- and C..`, or of
+/// `-- KEYS: A, B, C..`; none, if the script has neither.
+#[allow(dead_code, reason = "some test programs use one part of this file alone")]
+pub fn named(source: &str, table: &str) -> Vec<String> {
+    let source = source.replace("\n  = ", " = ");
+    let list = |names: &str| names.split(", ").map(str::to_owned).collect::<Vec<_>>();
+    let stated = format!("-- {table}: ");
+    let places = format!(" = {table}[1]");
+    for line in source.lines() {
+        if let Some(names) = line.strip_prefix(&stated) {
+            return list(names);
+        }
+        let Some((names, given)) = line.split_once(" = ").filter(|_| line.contains(&places)) else {
+            continue;
+        };
+        let names = list(names.strip_prefix("local ").expect("they are locals"));
+        let (given, more) = given.split_once(" -- and ").unwrap_or((given, ""));
+        for (i, given) in given.split(", ").enumerate() {
+            assert_eq!(given.trim_end_matches(" or ''"), format!("{table}[{}]", i + 1), "{line}");
+        }
+        assert_eq!(names.len(), given.split(", ").count(), "{line}");
+        return names
+            .into_iter()
+            .chain(Some(more.to_owned()).filter(|it| !it.is_empty()))
+            .collect();
+    }
+    Vec::new()
+}

@@ -46,8 +46,8 @@ impl Layout {
     }
 }
 
-/// A script with the keys and arguments that it is called with, in order. Those that a request lacks are left out at the end,
-/// and are empty before others.
+/// A script with the keys and arguments that it is called with, in order. Keys that a request lacks are left
+/// out, and so are arguments at the end; before others they are empty.
 #[derive(Clone, Copy)]
 pub(crate) struct ScriptCall {
     pub(crate) script: &'static Script,
