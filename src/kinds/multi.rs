@@ -41,8 +41,6 @@ static KIND: Kind = Kind {
             },
             // The channels come last, so that the other arguments have fixed places.
             release: ScriptCall {
-                script: &RELEASE,
-                keys: &[Key::Lock, Key::Tombstone, Key::Fence],
                 arguments: &[
                     Argument::Owner,
                     Argument::KeepUntil,
@@ -52,6 +50,7 @@ static KIND: Kind = Kind {
                     Argument::FenceTtl,
                     Argument::Channel,
                 ],
+                ..ScriptCall::release(&RELEASE)
             },
             leave: None,
             commands: &[

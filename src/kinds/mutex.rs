@@ -6,7 +6,7 @@ use crate::ident::owner_text;
 #[cfg(all(test, feature = "embedded"))]
 use crate::kinds::contract::holders;
 use crate::kinds::contract::kind::Kind;
-use crate::kinds::contract::layout::{Argument, Key, Layout, ScriptCall};
+use crate::kinds::contract::layout::{Layout, ScriptCall};
 use crate::kinds::contract::reply;
 use crate::node::Script;
 
@@ -39,19 +39,7 @@ pub(super) static KIND: Kind = Kind::exclusive(
         acquire: ScriptCall::acquire(&ACQUIRE),
         confirm: Some(ScriptCall::confirm(&CONFIRM)),
         extend: ScriptCall::extend(&EXTEND),
-        release: ScriptCall {
-            script: &RELEASE,
-            keys: &[Key::Lock, Key::Tombstone, Key::Fence],
-            arguments: &[
-                Argument::Owner,
-                Argument::Channel,
-                Argument::KeepUntil,
-                Argument::KeepBy,
-                Argument::Kept,
-                Argument::RaiseTo,
-                Argument::FenceTtl,
-            ],
-        },
+        release: ScriptCall::release(&RELEASE),
         leave: None,
         commands: &["set", "get", "mget", "del", "type", "pttl", "pexpire", "time", "publish"],
         owner: owner_text,

@@ -5,9 +5,9 @@ use super::*;
 use crate::core::acquire::{Priority, Reservation, Waits};
 use crate::core::vote::Permits;
 use crate::ident::{Name, Names};
-use crate::kinds::contract::given::{Claimant, Fence, Keep, Raise, Repair};
 use crate::kinds::contract::layout::{Argument, Key};
 use crate::kinds::contract::reservations::withdraw_request;
+use crate::kinds::contract::values::{Claimant, Fence, Keep, Raise, Repair};
 use crate::node::Request;
 use crate::runtime::administration::{force_request, holder_request};
 use crate::runtime::held_locks::names_request;
@@ -96,6 +96,21 @@ fn a_call_has_what_its_layout_lists() {
                 assert_eq!(most, Some(listed), "{}", call.script.source());
             }
         }
+    }
+}
+
+/// Nodes keep no hold to read, and a semaphore has no fence: such a release is a plain one.
+#[test]
+fn a_release_asks_only_for_what_its_script_does() {
+    for kind in KINDS.iter() {
+        let of = some_names(1);
+        let owner = Claimant { owner: "owner", permits: Permits::default() };
+        let release = |keep, raise| kind.release(&of, owner, keep, raise).shape();
+        let plain = release(None, None);
+        let keep = release(Some(Keep { until_ms: 1, by_ms: 1 }), None);
+        let raise = release(None, Some(Raise { to: 2, lasts: TTL }));
+        assert_eq!(keep != plain, kind.label != "read", "{}", kind.label);
+        assert_eq!(raise != plain, kind.label != "semaphore", "{}", kind.label);
     }
 }
 

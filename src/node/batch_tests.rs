@@ -11,8 +11,8 @@ use crate::core::acquire::{Priority, Reservation, Waits};
 use crate::core::base::{Mechanism, without};
 use crate::embedded::{Engine, Reply};
 use crate::ident::{fence_key, release_channel};
-use crate::kinds::contract::given::{Claimant, Fence, Keep, Raise, Repair};
 use crate::kinds::contract::kind::Kind;
+use crate::kinds::contract::values::{Claimant, Fence, Keep, Raise, Repair};
 use crate::kinds::{EXCLUSIVE, KINDS, names};
 
 const NOW: Duration = Duration::from_secs(1_700_000_000);

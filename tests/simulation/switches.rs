@@ -6,8 +6,8 @@ use crate::core::acquire::{Priority, Reservation, Waits};
 use crate::core::admission::AsSeen;
 use crate::core::base::Mechanism;
 use crate::core::vote::Permits;
-use crate::kinds::contract::given::{Claimant, Fence, Raise, Repair};
 use crate::kinds::contract::reservations::withdraw_request;
+use crate::kinds::contract::values::{Claimant, Fence, Raise, Repair};
 use crate::kinds::{KINDS, names};
 use crate::node::{check_request, evals};
 

@@ -7,8 +7,8 @@ use crate::core::acquire::{Waits, WayOfWaiting};
 use crate::core::base::HoldClass;
 use crate::core::vote::PermitsWanted;
 use crate::ident::{self, Names, WRITES};
-use crate::kinds::contract::given::{Claimant, Given, Keep, Raise, Repair};
 use crate::kinds::contract::layout::Layout;
+use crate::kinds::contract::values::{CallValues, Claimant, Keep, Raise, Repair};
 use crate::node::Request;
 
 /// A kind of lock. All that the threads, the simulator and the tests know of it is stated here.
@@ -122,23 +122,23 @@ impl Kind {
         waits: Waits,
         proposal: Option<u64>,
     ) -> Request {
-        self.layout.acquire.request(&Given {
+        self.layout.acquire.request(&CallValues {
             ttl,
             waits,
             number: proposal,
             fence_for: proposal.map(|_| ttl),
             permits: Some(permits),
-            ..Given::new(names, mark_key, owner)
+            ..CallValues::new(names, mark_key, owner)
         })
     }
 
     /// Tells a node that it granted the lock with that `number`. `None`: its grants have none.
     pub(crate) fn confirm(&self, names: &Names, owner: &str, number: u64) -> Option<Request> {
         let confirm = self.layout.confirm.as_ref()?;
-        Some(confirm.request(&Given {
+        Some(confirm.request(&CallValues {
             number: Some(number),
             fence_for: Some(Duration::ZERO),
-            ..Given::new(names, b"", owner)
+            ..CallValues::new(names, b"", owner)
         }))
     }
 
@@ -150,14 +150,14 @@ impl Kind {
         ttl: Duration,
         repair: Repair<'_>,
     ) -> Request {
-        self.layout.extend.request(&Given {
+        self.layout.extend.request(&CallValues {
             ttl,
             number: repair.fence.map(|fence| fence.number),
             fence_for: repair.fence.map(|_| ttl),
             permits: Some(permits),
             repair: Some(repair),
             redissons_channel: self.layout.redissons_channel,
-            ..Given::new(names, repair.mark_key, owner)
+            ..CallValues::new(names, repair.mark_key, owner)
         })
     }
 
@@ -171,20 +171,20 @@ impl Kind {
     ) -> Request {
         let release = &self.layout.release;
         let (keep, raise) = (keep.filter(|_| release.keeps()), raise.filter(|_| release.raises()));
-        release.request(&Given {
+        release.request(&CallValues {
             fence_for: raise.map(|raise| raise.lasts),
             permits: keep.map(|_| permits),
             keep,
             raise,
             redissons_channel: self.layout.redissons_channel,
-            ..Given::new(names, b"", owner)
+            ..CallValues::new(names, b"", owner)
         })
     }
 
     /// Takes a caller out of the queue. `None`: there is none.
     pub(crate) fn leave_queue(&self, names: &Names, queued: &str) -> Option<Request> {
         let leave = self.layout.leave.as_ref()?;
-        Some(leave.request(&Given { queued: Some(queued), ..Given::new(names, b"", "") }))
+        Some(leave.request(&CallValues { queued: Some(queued), ..CallValues::new(names, b"", "") }))
     }
 }
 

@@ -7,8 +7,8 @@ use crate::ident::{
     Names, WRITES, fence_key, kept_text, queue_ends_key, queue_key, queued_text, read_timeout_key,
     reads_key, reads_prefix, release_channel, reserved_key, tombstone_key, waiting_channel,
 };
-use crate::kinds::contract::given::{ChannelOf, Given};
 use crate::kinds::contract::reservations::reservation;
+use crate::kinds::contract::values::{CallValues, ChannelOf};
 use crate::node::{Part, Request, RequestBuilder, Script};
 
 /// The scripts of a kind, and what else of it the nodes keep.
@@ -99,6 +99,23 @@ impl ScriptCall {
         }
     }
 
+    /// Gives a lock back that is one key.
+    pub(crate) const fn release(script: &'static Script) -> Self {
+        Self {
+            script,
+            keys: &[Key::Lock, Key::Tombstone, Key::Fence],
+            arguments: &[
+                Argument::Owner,
+                Argument::Channel,
+                Argument::KeepUntil,
+                Argument::KeepBy,
+                Argument::Kept,
+                Argument::RaiseTo,
+                Argument::FenceTtl,
+            ],
+        }
+    }
+
     /// Gives a lock back that is one key, which Redisson has as well.
     pub(crate) const fn release_of_redissons(script: &'static Script) -> Self {
         Self {
@@ -117,10 +134,10 @@ impl ScriptCall {
         }
     }
 
-    pub(crate) fn request(&self, given: &Given<'_>) -> Request {
+    pub(crate) fn request(&self, values: &CallValues<'_>) -> Request {
         let mut request = RequestBuilder::new(self.script);
-        self.keys.iter().for_each(|key| given.add_key(*key, &mut request));
-        self.arguments.iter().for_each(|argument| given.add_argument(*argument, &mut request));
+        self.keys.iter().for_each(|key| values.add_key(*key, &mut request));
+        self.arguments.iter().for_each(|argument| values.add_argument(*argument, &mut request));
         request.build()
     }
 
@@ -201,7 +218,7 @@ named! {
     }
 }
 
-impl Given<'_> {
+impl CallValues<'_> {
     fn add_key(&self, key: Key, request: &mut RequestBuilder) {
         let owner = self.owner.as_bytes();
         let has_tombstones = self.repair.is_some() || self.keep.is_some() || self.raise.is_some();

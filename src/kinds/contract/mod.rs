@@ -4,7 +4,6 @@
 //! The threads, the simulator and the tests know no more of a kind than this. It knows the nodes' requests (`node`), and nothing of
 //! threads, clients and guards.
 
-pub(crate) mod given;
 #[cfg(all(test, feature = "embedded"))]
 pub(crate) mod holders;
 pub(crate) mod kind;
@@ -12,3 +11,4 @@ pub(crate) mod layout;
 pub(crate) mod reply;
 pub(crate) mod requests;
 pub(crate) mod reservations;
+pub(crate) mod values;

@@ -8,8 +8,8 @@ use crate::core::base::Time;
 use crate::core::hold::ExtendRequest;
 use crate::core::vote::{Permits, ReleasePlan};
 use crate::ident::Names;
-use crate::kinds::contract::given::{Claimant, Fence, Keep, Raise, Repair};
 use crate::kinds::contract::kind::Kind;
+use crate::kinds::contract::values::{Claimant, Fence, Keep, Raise, Repair};
 use crate::node::Request;
 
 /// Makes the requests of one owner.

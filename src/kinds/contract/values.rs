@@ -11,7 +11,7 @@ pub(crate) type ChannelOf = fn(&[u8]) -> Vec<u8>;
 
 /// All that the keys and arguments of a call are made of.
 #[derive(Clone, Copy)]
-pub(crate) struct Given<'a> {
+pub(crate) struct CallValues<'a> {
     pub(crate) names: &'a Names,
     pub(crate) mark_key: &'a [u8],
     pub(crate) owner: &'a str,
@@ -30,7 +30,7 @@ pub(crate) struct Given<'a> {
     pub(crate) raise: Option<Raise>,
 }
 
-impl<'a> Given<'a> {
+impl<'a> CallValues<'a> {
     pub(crate) fn new(names: &'a Names, mark_key: &'a [u8], owner: &'a str) -> Self {
         Self {
             names,
