@@ -18,15 +18,7 @@ for i = 1, names do
   end
 end
 for i = 1, names do
-  local fence = KEYS[names + i]
-  local known = tonumber(redis.call('GET', fence) or 0) or 0
-  local number = math.max(tonumber(NUMBER), known)
-  -- Its end is never brought forward.
-  local ttl, left = OUTLIVES + redis.call('PTTL', KEYS[i]), redis.call('PTTL', fence)
-  if left == -1 or left >= ttl then
-    redis.call('SET', fence, number, 'KEEPTTL')
-  else
-    redis.call('SET', fence, number, 'PX', ttl)
-  end
+  local LOCK, FENCE = KEYS[i], KEYS[names + i]
+  -- include confirmed.lua
 end
 return 1

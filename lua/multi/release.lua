@@ -15,16 +15,8 @@
 local OWNER, KEEP_UNTIL, KEEP_BY, KEPT, RAISE_TO, FENCE_TTL
   = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6] -- and CHANNEL..
 
--- A lock that is kept is kept on all nodes, so also where keys are gone, and nobody else's are there. Until when is told
--- by the node's own clock, for a release may come late, or again. A name that was forced open is not kept.
-local keeps_for = 0
-if KEEP_UNTIL ~= '' then
-  local now = redis.call('TIME')
-  local now_ms = now[1] * 1000 + now[2] / 1000
-  if now_ms < tonumber(KEEP_BY) then
-    keeps_for = math.ceil(KEEP_UNTIL - now_ms)
-  end
-end
+local TOMBSTONE -- each name has its own
+-- include keeps.lua
 
 local names = #ARGV - 6
 -- And the tombstones, where they are given.
@@ -52,21 +44,8 @@ for i = 1, keeps_for > 0 and names or 0 do
   end
 end
 for i = 2 * names + 1, #KEYS do
-  -- pcall: something else under the fence's key is no fault of the node, and no extension gets past it.
-  local known = redis.pcall('GET', KEYS[i])
-  if type(known) == 'table' then
-    if not string.find(known.err, 'WRONGTYPE', 1, true) then
-      return known -- a permission is missing
-    end
-  elseif (tonumber(known or 0) or 0) < tonumber(RAISE_TO) then
-    -- Its end is never brought forward.
-    local left = redis.call('PTTL', KEYS[i])
-    if left == -1 or left >= tonumber(FENCE_TTL) then
-      redis.call('SET', KEYS[i], RAISE_TO, 'KEEPTTL')
-    else
-      redis.call('SET', KEYS[i], RAISE_TO, 'PX', FENCE_TTL)
-    end
-  end
+  local FENCE = KEYS[i]
+  -- include raise.lua
 end
 if #ours < names then
   return 0

@@ -37,15 +37,7 @@ if blocked or not redis.call('SET', LOCK, OWNER, 'NX', 'PX', TTL) then
     -- include reserve.lua
     return {0, kind == 'none' and blocked or remaining}
   end
-  -- Never shortened: this may be a late copy, and the lock may have been extended since.
-  if remaining < tonumber(TTL) then
-    redis.call('PEXPIRE', LOCK, TTL)
-  elseif fence_ttl then
-    fence_ttl = fence_ttl + remaining - TTL
-  end
-  -- Nobody else was granted the lock since; if the fence has risen, it is this owner's own number.
-  step = 0
-  known = nil -- the other copy may have been made in the same batch
+  -- include again.lua
 end
 -- include granted.lua
 if not FENCE then

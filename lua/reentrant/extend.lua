@@ -19,14 +19,7 @@ local OWNER, TTL, UNTIL, QUARANTINE, NUMBER, UP_TO, FENCE_TTL = ARGV[1], ARGV[2]
 -- Nor is the end of a fence ever brought forward.
 
 -- include field.lua
--- A batch has read all tombstones at once.
-local forced = ARGV.forced
-if forced == nil then
-  forced = redis.pcall('GET', TOMBSTONE)
-  if type(forced) == 'table' and not string.find(forced.err, 'WRONGTYPE', 1, true) then
-    return forced -- a permission is missing
-  end
-end
+-- include forced.lua
 if forced then
   return 0
 elseif ours == 1 then

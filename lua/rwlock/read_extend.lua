@@ -40,10 +40,8 @@ end
 local mode, writes = fields[1], fields[3]
 -- A hold whose string is gone is over, also if others keep the lock alive with its field in it.
 local reads = fields[2] and redis.call('PTTL', READ_END) ~= -2
-local forced = redis.pcall('GET', TOMBSTONE)
-if type(forced) == 'table' and not string.find(forced.err, 'WRONGTYPE', 1, true) then
-  return forced -- a permission is missing
-elseif forced then
+-- include forced.lua
+if forced then
   -- A late copy of the acquire may have set the hold again behind the force. Nobody would give that back.
   if reads or writes then
     redis.call('HDEL', LOCK, OWNER, WRITE_OWNER)

@@ -19,10 +19,7 @@ local OWNER, TTL, UNTIL, QUARANTINE, NUMBER, UP_TO, FENCE_TTL = ARGV[1], ARGV[2]
 -- Nor is the end of a fence ever brought forward.
 
 -- include field.lua
-local forced = redis.pcall('GET', TOMBSTONE)
-if type(forced) == 'table' and not string.find(forced.err, 'WRONGTYPE', 1, true) then
-  return forced -- a permission is missing
-end
+-- include forced.lua
 if forced then
   -- A late copy of the acquire may have set the key again behind the force. Nobody would give that back.
   if ours == 1 then

@@ -16,11 +16,8 @@ local redis, KEYS, ARGV = redis, KEYS, ARGV -- a local is found faster than a gl
 local LOCK, MARK, TOMBSTONE = KEYS[1], KEYS[2], KEYS[3]
 local OWNER, TTL, UNTIL, QUARANTINE, PERMITS = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5] -- and SLOT..
 
--- pcall: something else under the tombstone's key is no fault of the node.
-local forced = redis.pcall('GET', TOMBSTONE)
-if type(forced) == 'table' and not string.find(forced.err, 'WRONGTYPE', 1, true) then
-  return forced -- a permission is missing
-elseif forced then
+-- include forced.lua
+if forced then
   return 0
 end
 local kind = redis.call('TYPE', LOCK).ok

@@ -1,4 +1,4 @@
--- Part of a confirm script whose lock is one key, LOCK, which is ours: raises the fence, FENCE, to the lock's number, NUMBER. It
+-- Part of a confirm script whose key, LOCK, is ours: raises the fence, FENCE, to the lock's number, NUMBER. It
 -- lives for OUTLIVES ms longer than the lock. Sets `known`, what it was (0: no number), and `number`, what it is; `left`, how long
 -- it was to live, and `ttl`, how long it is to live at least.
 

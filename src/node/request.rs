@@ -17,16 +17,18 @@ macro_rules! shared {
 }
 
 /// The texts that scripts have in common: a line `-- include NAME` of a script stands for one of them.
-const SHARED: [(&str, &str); 16] = shared![
+const SHARED: [(&str, &str); 18] = shared![
     "read.lua",
     "check.lua",
     "reserve.lua",
     "granted.lua",
+    "again.lua",
     "number.lua",
     "next_number.lua",
     "fence.lua",
     "field.lua",
     "confirmed.lua",
+    "forced.lua",
     "prolong.lua",
     "repair.lua",
     "repaired.lua",

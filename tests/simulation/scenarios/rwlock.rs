@@ -275,8 +275,8 @@ fn no_renewal_of_before_restores_a_write_that_was_taken_by_force_from_who_reads(
 /// Nobody gives such a write back.
 #[test]
 fn without_the_look_at_the_tombstone_an_old_renewal_restores_the_write() {
-    let look = "local forced = redis.pcall('GET', TOMBSTONE)";
-    let not = "local forced = false; redis.pcall('GET', TOMBSTONE)";
+    let look = "forced = redis.pcall('GET', TOMBSTONE)";
+    let not = "forced = false; redis.pcall('GET', TOMBSTONE)";
     RESTORED.breaks_under(changed(look, not, &["late"]));
     FORCED.breaks_under(changed(look, not, &["forced"]));
 }

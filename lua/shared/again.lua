@@ -1,0 +1,14 @@
+-- Part of an acquire script whose key is there, and is this owner's: it lives for that long at least. Sets `fence_ttl`, `step` and
+-- `known` for `number.lua`.
+--
+-- Needs `remaining`, what the key has left, and TTL.
+
+-- Never shortened: this may be a late copy, and the lock may have been extended since.
+if remaining < tonumber(TTL) then
+  redis.call('PEXPIRE', LOCK, TTL)
+elseif fence_ttl then
+  fence_ttl = fence_ttl + remaining - TTL
+end
+-- Nobody else was granted the lock since; if the fence has risen, it is this owner's own number.
+step = 0
+known = nil -- the other copy may have been made in the same batch
