@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use crate::core::base::rounded;
 
+pub(crate) mod refusal;
+
 /// Why a call failed.
 ///
 /// [`kind`](Self::kind) is for programs; the message says what happened, on which node, and what to

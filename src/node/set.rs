@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 
 use super::admission_view::AdmissionView;
 use super::job::Undelivered;
@@ -36,6 +36,8 @@ pub(crate) struct NodeSet {
     known: Mutex<AdmissionView>,
     /// The nodes' clocks, as they were when they were last heard of.
     clocks: Vec<Mutex<Option<Offset>>>,
+    /// Notified under the mutex when a clock is heard of for the first time, and when a node is found to be down.
+    first_heard: (Mutex<()>, Condvar),
     mailboxes: Vec<Arc<Mailbox>>,
     names: Arc<[Arc<str>]>,
     max_ttl: Duration,
@@ -60,6 +62,7 @@ impl NodeSet {
             key,
             known: Mutex::new(known),
             clocks: names.iter().map(|_| Mutex::default()).collect(),
+            first_heard: (Mutex::new(()), Condvar::new()),
             mailboxes: names.iter().map(|_| Arc::default()).collect(),
             names: names.clone(),
             max_ttl: configuration.max_ttl,
@@ -80,7 +83,23 @@ impl NodeSet {
     }
 
     pub(super) fn set_clock(&self, node: usize, clock: Offset) {
-        *self.clocks[node].lock() = Some(clock);
+        let before = self.clocks[node].lock().replace(clock);
+        if before.is_none() {
+            self.tell_first_heard();
+        }
+    }
+
+    /// Wakes the callers that wait for the nodes' clocks: see [`first_heard`](Self::first_heard).
+    pub(super) fn tell_first_heard(&self) {
+        let (mutex, changed) = &self.first_heard;
+        drop(mutex.lock());
+        changed.notify_all();
+    }
+
+    /// Returns the condition, with its mutex, that is notified when a node's clock is heard of for the first time, and when a
+    /// node is found to be down.
+    pub(crate) fn first_heard(&self) -> &(Mutex<()>, Condvar) {
+        &self.first_heard
     }
 
     /// The node's clock was read, with the answers to a batch. Whether the locks count that it has granted

@@ -91,7 +91,7 @@ impl Worker {
                     }
                 }
                 Err(fault) => {
-                    self.shared.link.set_down(fault.clone());
+                    self.set_down(&fault);
                     fault
                 }
             };
@@ -294,11 +294,16 @@ impl Worker {
     pub(super) fn give_up(&self, jobs: Vec<Job>, fault: NodeFault) -> NodeFault {
         self.set.lost(self.node);
         // Before any caller is told, so that one that asks again at once is not queued here once more.
-        self.shared.link.set_down(fault.clone());
+        self.set_down(&fault);
         for job in jobs {
             self.undeliverable(job, Failure::Unknown, &fault);
         }
         fault
+    }
+
+    fn set_down(&self, fault: &NodeFault) {
+        self.shared.link.set_down(fault.clone());
+        self.set.tell_first_heard();
     }
 
     fn undeliverable(&self, job: Job, failure: Failure, fault: &NodeFault) {

@@ -220,7 +220,7 @@ fn ask<'a>(client: &ClientState, names: &'a Names) -> Result<Vec<NameHeard<'a>>,
     match heard.iter().find(|it| !it.round.with(|said| said.is_answered())) {
         None => Ok(heard),
         Some(NameHeard { round, .. }) => {
-            Err(client.unheard(format_args!("who holds {names}"), faults(client, round)))
+            Err(client.refusals().unheard(format_args!("who holds {names}"), faults(client, round)))
         }
     }
 }

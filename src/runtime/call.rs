@@ -14,6 +14,7 @@ use crate::core::admission::worth_waiting;
 use crate::core::base::{Basis, Time};
 use crate::core::vote::{Attempt, QuorumHealth, Shared, asking_order};
 use crate::core::wake::ReleaseTracker;
+use crate::error::refusal::{Known, Ready};
 use crate::error::{Error, NodeFault};
 use crate::ident;
 use crate::kinds::contract::reservations::withdraw_request;
@@ -26,9 +27,6 @@ use crate::runtime::fan_out::{FanOut, Interrupts, Woken};
 use crate::runtime::hold::Hold;
 use crate::runtime::queue::QueuedCaller;
 use crate::runtime::subscriptions::Subscription;
-
-/// How long to wait before the machine looks again at what nobody tells of.
-const LOOK_AGAIN: Duration = Duration::from_micros(200);
 
 /// What one call has in its hands.
 struct Call<'a> {
@@ -101,11 +99,11 @@ pub(crate) fn acquire(
                     return Ok(call.queued.won(claim, grant, coordinator.timetable()));
                 }
                 Action::HandedOver => {
-                    let held = || coordinator.refusal(Outcome::HELD, wanted, Vec::new);
-                    return call.handed_over.take().ok_or_else(held);
+                    let handed_over = call.handed_over.take();
+                    return handed_over.ok_or_else(|| call.refusal(Outcome::HELD));
                 }
                 Action::Refuse(outcome) => {
-                    return Err(coordinator.refusal(outcome, wanted, || call.faults()));
+                    return Err(call.refusal(outcome));
                 }
                 action => call.execute(action, &mut machine),
             }
@@ -157,7 +155,10 @@ impl Call<'_> {
                     claim.write_back(number);
                 }
             }
-            Action::TellObstacle(obstacle) => coordinator.tell_obstacle(wanted, &obstacle),
+            Action::TellObstacle(obstacle) => {
+                let Wanted { names, permits, .. } = wanted;
+                coordinator.obstacles().tell(names, *permits, &obstacle, coordinator.names());
+            }
             Action::GiveBack(claim) => {
                 self.last = Some(claim.asked());
                 // Its end sends the releases.
@@ -178,7 +179,9 @@ impl Call<'_> {
                 coordinator.note(quorum, started, || self.faults());
             }
             Action::TellNotAdmitted(ready_in) => {
-                coordinator.tell_wait(&wanted.names, ready_in, &self.faults());
+                let ready = self.ready_within(ready_in);
+                let why = coordinator.refusals().not_admitted(ready);
+                observe::waits_for_nodes(&wanted.names, &why, &self.faults());
             }
             // They end the call.
             Action::Granted(..) | Action::HandedOver | Action::Refuse(_) => {}
@@ -226,12 +229,11 @@ impl Call<'_> {
                 Some(waiter) => waiter.wait(until, interrupts),
                 None => interrupts.wait(&never(), until),
             },
-            (WaitsFor::Clocks | WaitsFor::Answers, _) => {
-                let again = clock::now().after(LOOK_AGAIN);
-                match interrupts.wait(&never(), again.min(until)) {
-                    Woken::TimeUp if again < until => Woken::Decided,
-                    woken => woken,
-                }
+            (WaitsFor::Answers, Some(claim)) => claim.round().wait_for_answer(until, interrupts),
+            (WaitsFor::Clocks, _) => {
+                let (mutex, changed) = self.coordinator.set().first_heard();
+                let ready = |_: &mut ()| !self.waits_for_clocks();
+                interrupts.wait_until(changed, &mut mutex.lock(), until, ready)
             }
             _ => interrupts.wait(&never(), until),
         };
@@ -251,9 +253,33 @@ impl Call<'_> {
         }
     }
 
-    /// What was wrong with which node in the last attempt.
+    /// The error of a call that ended so.
+    fn refusal(&self, outcome: Outcome) -> Error {
+        let Wanted { names, terms, .. } = self.wanted;
+        self.coordinator.refusals().error(outcome, names, terms.ttl, self)
+    }
+
+    fn ready_within(&self, within: Duration) -> Ready {
+        Ready { within, in_quarantine: !self.coordinator.set().quarantined().is_empty() }
+    }
+}
+
+impl Known for Call<'_> {
+    fn left_until(&self, time: Time) -> Duration {
+        time.since(clock::now())
+    }
+
+    fn ready(&self) -> Ready {
+        let ready_in = self.coordinator.set().ready_in(clock::now());
+        self.ready_within(ready_in.unwrap_or(self.coordinator.settings().max_ttl))
+    }
+
     fn faults(&self) -> Vec<NodeFault> {
         self.last.as_ref().map(|asked| asked.faults(self.coordinator.nodes())).unwrap_or_default()
+    }
+
+    fn conflict(&self) -> Vec<NodeFault> {
+        self.coordinator.set().conflict().unwrap_or_default()
     }
 }
 

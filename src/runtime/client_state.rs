@@ -15,6 +15,7 @@ use crate::config::settings::Settings;
 use crate::core::base::{Time, majority};
 use crate::core::hold::Schedule;
 use crate::core::vote::{LastNumbers, News, Proposal, Quorum, QuorumHealth};
+use crate::error::refusal::Refusals;
 use crate::error::{Error, NodeFault};
 use crate::ident::{self, Names};
 use crate::node::{Address, Node, NodeSet};
@@ -40,7 +41,7 @@ pub(crate) struct ClientState {
     /// What all calls together know of the quorum.
     quorum_health: Mutex<QuorumHealth>,
     numbers: Numbers,
-    pub(super) obstacles: Obstacles,
+    obstacles: Obstacles,
     pub(super) subscriptions: Arc<Subscriptions>,
     reports: Reports,
     /// By how much the renewals of this client fall due later than the steps of the clock.
@@ -199,6 +200,20 @@ impl ClientState {
         ];
         let nodes = self.nodes.iter().filter(|node| node.tidy(now)).count();
         nodes > 0 || shared.contains(&true)
+    }
+
+    /// The words of its errors.
+    pub(crate) fn refusals(&self) -> Refusals {
+        Refusals {
+            nodes: self.nodes.len(),
+            falls_back: self.settings.fall_back_after().is_some(),
+            max_ttl: self.settings.max_ttl,
+        }
+    }
+
+    /// What calls have met that is no ordinary holder.
+    pub(crate) fn obstacles(&self) -> &Obstacles {
+        &self.obstacles
     }
 
     /// When a lock that was granted just now is renewed.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, TryRecvError, select};
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::clock;
 use crate::core::base::Time;
@@ -14,9 +14,9 @@ use crate::error::NodeFault;
 use crate::kinds::contract::reply::Unexpected;
 use crate::node::{Answer, Ask, Node, Sink, Undelivered, Value};
 
-/// How long a caller waits for a verdict before it looks whether it was cancelled, at first and from then
-/// on. All but few verdicts are there before; and to wait for several things at once costs more than
-/// the rest of the wait, most of all where all callers wait for one of them.
+/// How long a caller that waits for nodes goes without a look whether it was cancelled, at first and from then on. All but
+/// few answers are there before; and to wait for several things at once costs more than the rest of the wait, most of
+/// all where all callers wait for one of them.
 const FIRST_CHECK: Duration = Duration::from_millis(5);
 const BETWEEN_CHECKS: Duration = Duration::from_millis(20);
 
@@ -35,8 +35,9 @@ pub(crate) struct FanOut<B: Ballot> {
     read: fn(&Value) -> Result<B::Vote, Unexpected>,
     names: Arc<[Arc<str>]>,
     started: Time,
-    /// Notified once, when the verdict is there: one wake-up of the caller, not one a vote.
-    decided: Condvar,
+    /// Notified once, when the verdict is there: one wake-up of the caller, not one a vote. Behind the verdict with each
+    /// answer, if the caller waits for further ones.
+    heard: Condvar,
 }
 
 struct RoundState<B> {
@@ -44,6 +45,10 @@ struct RoundState<B> {
     heard: Vec<HeardOf>,
     /// The verdict is there.
     told: bool,
+    /// The caller waits for further answers.
+    hears_out: bool,
+    /// An answer has come since the caller looked.
+    is_news: bool,
 }
 
 /// What has been heard of a node.
@@ -86,6 +91,30 @@ impl Interrupts<'_> {
         }
     }
 
+    /// Blocks until the state is `ready`, which is looked at whenever `changed` is notified, or until something happens. It
+    /// is for waits that are short as a rule: see [`FIRST_CHECK`].
+    pub(crate) fn wait_until<T>(
+        &self,
+        changed: &Condvar,
+        state: &mut MutexGuard<'_, T>,
+        until: Time,
+        mut ready: impl FnMut(&mut T) -> bool,
+    ) -> Woken {
+        let mut turn = FIRST_CHECK;
+        loop {
+            if ready(state) {
+                return Woken::Decided;
+            }
+            let Some(slice) = clock::slice(until) else { return Woken::TimeUp };
+            if changed.wait_for(state, slice.min(turn)).timed_out() && !ready(state) {
+                match self.poll() {
+                    Woken::TimeUp => turn = BETWEEN_CHECKS,
+                    interrupted => return interrupted,
+                }
+            }
+        }
+    }
+
     /// Blocks until `until`, or until something happens.
     pub(crate) fn wait(&self, verdict: &Receiver<()>, until: Time) -> Woken {
         while let Some(slice) = clock::slice(until) {
@@ -107,13 +136,13 @@ impl<B: Ballot + 'static> FanOut<B> {
         names: &Arc<[Arc<str>]>,
     ) -> Arc<Self> {
         let heard = vec![HeardOf::NotAsked; names.len()];
-        let state = Mutex::new(RoundState { ballot, heard, told: false });
+        let state = RoundState { ballot, heard, told: false, hears_out: false, is_news: false };
         Arc::new(Self {
-            state,
+            state: Mutex::new(state),
             read,
             names: names.clone(),
             started: clock::now(),
-            decided: Condvar::new(),
+            heard: Condvar::new(),
         })
     }
 
@@ -153,20 +182,17 @@ impl<B: Ballot + 'static> FanOut<B> {
 
     /// Waits until the ballot is decided, at most until `until`.
     pub(crate) fn wait(&self, until: Time, interrupts: Interrupts<'_>) -> Woken {
-        let mut turn = FIRST_CHECK;
         let mut state = self.state.lock();
-        loop {
-            if state.told {
-                return Woken::Decided;
-            }
-            let Some(slice) = clock::slice(until) else { return Woken::TimeUp };
-            if self.decided.wait_for(&mut state, slice.min(turn)).timed_out() && !state.told {
-                match interrupts.poll() {
-                    Woken::TimeUp => turn = BETWEEN_CHECKS,
-                    interrupted => return interrupted,
-                }
-            }
-        }
+        interrupts.wait_until(&self.heard, &mut state, until, |state| state.told)
+    }
+
+    /// Waits until a further answer has come since the last look, at most until `until`.
+    pub(crate) fn wait_for_answer(&self, until: Time, interrupts: Interrupts<'_>) -> Woken {
+        let is_news = |state: &mut RoundState<B>| {
+            state.hears_out = true;
+            std::mem::take(&mut state.is_news)
+        };
+        interrupts.wait_until(&self.heard, &mut self.state.lock(), until, is_news)
     }
 
     /// Has a ballot that was decided go on, if it wants to; the next verdict is told anew.
@@ -174,6 +200,7 @@ impl<B: Ballot + 'static> FanOut<B> {
         let mut state = self.state.lock();
         let goes_on = reopened(&mut state.ballot);
         state.told &= !goes_on;
+        state.hears_out &= !goes_on;
         goes_on
     }
 
@@ -241,10 +268,13 @@ impl<B: Ballot + 'static> Sink for FanOut<B> {
                 state.heard[node] = HeardOf::Fault(undelivered.fault);
             }
         }
-        if !state.told && state.ballot.decided() {
-            state.told = true;
-            drop(state);
-            self.decided.notify_one();
+        state.is_news = true;
+        let is_decided = !state.told && state.ballot.decided();
+        state.told |= is_decided;
+        let wakes = is_decided || state.hears_out;
+        drop(state);
+        if wakes {
+            self.heard.notify_one();
         }
     }
 }

@@ -76,7 +76,7 @@ fn scan(client: &ClientState, wanted: &ScanWanted<'_>) -> Result<Found, Error> {
         return Err(Error::config(message).with_faults(faults));
     }
     if !scan.is_answered() {
-        return Err(client.unheard("which locks are held", faults));
+        return Err(client.refusals().unheard("which locks are held", faults));
     }
     let settings = client.settings();
     let has_forgotten = |node: usize| settings.restart_quarantine && !client.set().grants(node);

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 
 use crate::clock;
 use crate::core::acquire::Obstacle;
-use crate::core::base::{Time, give_room_back};
+use crate::core::base::{POLL, Time, give_room_back};
 use crate::core::vote::PermitsWanted;
 use crate::ident::Names;
 use crate::observe;
@@ -23,8 +23,8 @@ const KEPT: Duration = Duration::from_secs(60);
 /// Another number of permits is told once calls have met it for so long. In a rolling deployment a short meeting of old and
 /// new processes is no news.
 const LASTING: Duration = Duration::from_secs(10);
-/// A waiter looks at least each second. So an obstacle that no call has met for so long was away.
-const GAP: Duration = Duration::from_secs(5);
+/// So many looks of a waiter ([`POLL`]). An obstacle that no call has met for so long was away.
+const GAP: u32 = 5;
 
 /// The obstacles that calls of one client have met, by lock.
 #[derive(Default)]
@@ -81,7 +81,7 @@ impl Obstacles {
         }
         let met = all.entry((names.clone(), discriminant(obstacle)));
         let met = met.or_insert(Met { since: now, last: now, told: false });
-        if now >= met.last.after(GAP) {
+        if now >= met.last.after(POLL * GAP) {
             met.since = now;
         }
         met.last = now;

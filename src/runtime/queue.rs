@@ -11,10 +11,11 @@ use crate::core::acquire::Patience;
 use crate::core::base::{HoldClass, Time};
 use crate::core::hold::{LossReason, Terms};
 use crate::core::queue::{
-    Askers, LocalLease, LocalQueues, OfThread, Passed, Place, QueueTicket, Turn, Wake,
+    Askers, LocalLease, LocalQueues, OfThread, Passed, Place, QueueTicket, SelfWait, Turn, Wake,
 };
 use crate::core::vote::{Conclusion, Grant, PermitsWanted};
 use crate::ident::Names;
+use crate::observe;
 use crate::process::{ThreadNumber, this_thread};
 use crate::runtime::claim::{Claim, Wanted};
 use crate::runtime::fan_out::{Interrupts, Woken};
@@ -22,9 +23,6 @@ use crate::runtime::held::{Held, LocalWaiters};
 use crate::runtime::hold::Hold;
 use crate::runtime::holder::HoldState;
 use crate::runtime::timetable::Timetable;
-use self_wait::SelfWait;
-
-mod self_wait;
 
 /// The local queues of one client.
 ///
@@ -300,7 +298,10 @@ impl QueuedCaller<'_> {
         // Its end comes back to the queues.
         drop(gives_back);
         if let Turn::Wait(_) = place.turn {
-            self.self_wait.goes_on(for_itself && self.patience == Patience::Forever, self.names);
+            let for_itself = for_itself && self.patience == Patience::Forever;
+            if self.self_wait.goes_on(for_itself, now) {
+                observe::waits_for_itself(self.names);
+            }
         }
         (place, takes.map(|hold| self.counted(hold)))
     }

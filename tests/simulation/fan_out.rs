@@ -31,6 +31,8 @@ pub(super) struct FanOut<B: Ballot> {
     read: fn(&Value) -> Result<B::Vote, Unexpected>,
     waiter: Note,
     told: Cell<bool>,
+    /// The waiter is told of each answer.
+    pub(super) hears_out: Cell<bool>,
     /// The first node has answered, be it with an error, or is known to grant nothing.
     pub(super) reached_first: Cell<bool>,
 }
@@ -41,14 +43,21 @@ impl<B: Ballot> FanOut<B> {
         read: fn(&Value) -> Result<B::Vote, Unexpected>,
         waiter: Note,
     ) -> Self {
-        let (told, reached_first) = (Cell::new(false), Cell::new(false));
-        Self { ballot: RefCell::new(ballot), read, waiter, told, reached_first }
+        Self {
+            ballot: RefCell::new(ballot),
+            read,
+            waiter,
+            told: Cell::new(false),
+            hears_out: Cell::new(false),
+            reached_first: Cell::new(false),
+        }
     }
 
     /// Has a ballot that was decided go on, if it wants to; the next verdict is told anew.
     pub(super) fn reopen(&self, f: impl FnOnce(&mut B) -> bool) -> bool {
         let goes_on = self.with(f);
         self.told.set(self.told.get() && !goes_on);
+        self.hears_out.set(self.hears_out.get() && !goes_on);
         goes_on
     }
 }
@@ -80,10 +89,8 @@ impl<B: Ballot> Asker for FanOut<B> {
             Err(failure) => ballot.fail(node, failure),
         });
         let decided = !self.told.get() && self.with(|ballot| ballot.decided());
-        decided.then(|| {
-            self.told.set(true);
-            self.waiter
-        })
+        self.told.set(self.told.get() || decided);
+        (decided || self.hears_out.get()).then_some(self.waiter)
     }
 }
 

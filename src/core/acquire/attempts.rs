@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use super::super::base::{Backoff, Mechanism, Time};
+use super::super::base::{Backoff, Mechanism, POLL, Time};
 use super::super::hold::LossReason;
 use super::super::vote::{Attempt, Conclusion, Permits};
 use super::super::wake::WakeReason;
-use super::contention::{Contention, POLL, spread};
+use super::contention::{Contention, spread};
 use super::queue_place::{PlaceNews, QueuePlace};
 use super::reservation::{Priority, Reserving};
 use super::slot_choice::SlotChoice;
@@ -114,10 +114,6 @@ pub(crate) struct Attempts {
     /// Which slots of a semaphore are asked for.
     slots: Option<SlotChoice>,
 }
-
-/// The longest pause before another look whether nodes in quarantine are ready: somebody may have ended
-/// it before its time.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 impl Attempts {
     /// Of a call whose attempts may take `attempt_timeout` each.
@@ -255,9 +251,8 @@ impl Attempts {
     pub(crate) fn answer_by(&mut self, now: Time, node_timeout: Duration) -> Time {
         let timeout = now.after(node_timeout);
         match self.policy.patience {
-            Patience::Until(deadline) => timeout.min(deadline),
             Patience::Once => *self.once_until.get_or_insert(timeout),
-            Patience::Forever => timeout,
+            Patience::Until(_) | Patience::Forever => self.by_deadline(timeout),
         }
     }
 
@@ -306,11 +301,7 @@ impl Attempts {
         let pause = self.contention.woken(wake_reason, random);
         // The nodes leave the lock to nobody else.
         let is_ours_to_take = wake_reason == WakeReason::Released && self.reserving.is_known(now);
-        let at = now.after(if is_ours_to_take { Duration::ZERO } else { pause });
-        match self.policy.patience {
-            Patience::Until(deadline) => at.min(deadline),
-            Patience::Once | Patience::Forever => at,
-        }
+        self.by_deadline(now.after(if is_ours_to_take { Duration::ZERO } else { pause }))
     }
 
     /// An attempt that began at `started` has ended with `conclusion`; `random` is in `0.0..1.0`.
@@ -429,7 +420,8 @@ impl Attempts {
             return Step::Wait(now);
         }
         self.reserving.reached(false);
-        let pause = ready_in.max(self.policy.backoff.pause(self.tries, random)).min(LOOK_AGAIN);
+        // Somebody may end the quarantine before its time.
+        let pause = ready_in.max(self.policy.backoff.pause(self.tries, random)).min(POLL);
         let at = now.after(pause);
         match self.policy.patience {
             // A doubt about a node's clock is over in milliseconds, which the call has.
@@ -440,8 +432,7 @@ impl Attempts {
                 }
                 _ => Step::Finish(Outcome::NotAdmitted),
             },
-            Patience::Until(deadline) => Step::Wait(at.min(deadline)),
-            Patience::Forever => Step::Wait(at),
+            Patience::Until(_) | Patience::Forever => Step::Wait(self.by_deadline(at)),
         }
     }
 
@@ -508,10 +499,15 @@ impl Attempts {
         if let Some(since) = self.unreachable_since {
             until = until.min(since.after(self.policy.no_quorum_timeout));
         }
-        if let Patience::Until(deadline) = self.policy.patience {
-            until = until.min(deadline);
+        Step::Wait(self.by_deadline(until))
+    }
+
+    /// Returns that time, or the caller's deadline if it comes first.
+    fn by_deadline(&self, at: Time) -> Time {
+        match self.policy.patience {
+            Patience::Until(deadline) => at.min(deadline),
+            Patience::Once | Patience::Forever => at,
         }
-        Step::Wait(until)
     }
 }
 

@@ -2,12 +2,8 @@
 
 use std::time::Duration;
 
-use super::super::base::{Backoff, Mechanism};
+use super::super::base::{Backoff, Mechanism, POLL};
 use super::super::wake::WakeReason;
-
-/// How often a lock is looked at whose release would be told: the most that a lost message costs, if the
-/// longest pause is not longer.
-pub(super) const POLL: Duration = Duration::from_secs(1);
 
 /// Who would be next is left that time, or what an attempt takes, before those behind it try; and so many
 /// of them at most are waited for.

@@ -150,13 +150,14 @@ pub(crate) struct Failed {
 pub(crate) enum WaitsFor {
     /// A change in the local queue: [`Acquire::handle_queue_changed`](super::Acquire::handle_queue_changed).
     Queue,
-    /// The nodes' clocks: [`Acquire::handle_clocks`](super::Acquire::handle_clocks), again and again.
+    /// The nodes' clocks: [`Acquire::handle_clocks`](super::Acquire::handle_clocks), whenever more of them are known, or a node
+    /// is down.
     Clocks,
     /// The verdict on the attempt: [`Acquire::handle_verdict`](super::Acquire::handle_verdict).
     Verdict,
     /// The verdict on the write-back, or the end of its time: [`Acquire::handle_confirmation`](super::Acquire::handle_confirmation).
     Confirmation,
-    /// Further answers to the attempt: [`Acquire::handle_answers`](super::Acquire::handle_answers), again and again.
+    /// Further answers to the attempt: [`Acquire::handle_answers`](super::Acquire::handle_answers), with each of them.
     Answers,
     /// What is told of releases: [`Acquire::handle_releases`](super::Acquire::handle_releases).
     Releases,

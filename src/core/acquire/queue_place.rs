@@ -16,9 +16,8 @@
 
 use std::time::Duration;
 
-use super::super::base::Mechanism;
+use super::super::base::{Mechanism, POLL};
 use super::super::vote::Attempt;
-use super::contention::POLL;
 
 /// The shortest time for which a node keeps an entry that is not asked for again, and the longest. A caller that dies keeps
 /// those behind it waiting for so long.

@@ -12,8 +12,8 @@
 
 use std::time::Duration;
 
-use super::super::base::{Mechanism, Time};
-use super::contention::{POLL, QUICK_TRIES};
+use super::super::base::{Mechanism, POLL, Time};
+use super::contention::QUICK_TRIES;
 
 /// How long a node keeps a reservation that is not renewed, at least and at most. A caller that dies keeps others waiting for so
 /// long. Nodes ignore longer ones: see `lua/shared/check.lua`.

@@ -371,8 +371,8 @@ impl Admission {
             known.seen.as_ref().is_some_and(|seen| seen.judgement.is_readable())
         };
         let read = self.nodes.iter().filter(|known| readable(known)).count();
-        !Mechanism::ConfigurationIsOfTheSet.is_on()
-            || read >= majority(self.nodes.len()) && self.conflict().is_none()
+        let is_ours = read >= majority(self.nodes.len()) && self.conflict().is_none();
+        is_ours || !Mechanism::ConfigurationIsOfTheSet.is_on()
     }
 
     /// The conflict that forbids `node` to grant.

@@ -8,6 +8,7 @@ mod basis;
 mod duration;
 mod hold_class;
 mod mechanisms;
+mod poll;
 mod spare;
 mod tally;
 mod time;
@@ -22,6 +23,7 @@ pub use hold_class::HoldClass;
 pub(crate) use mechanisms::Mechanism;
 #[cfg(test)]
 pub(crate) use mechanisms::without;
+pub(crate) use poll::POLL;
 pub(crate) use spare::give_room_back;
 pub(crate) use tally::{Tally, Verdict, majority, votes_needed};
 pub(crate) use time::Time;

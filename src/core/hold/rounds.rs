@@ -95,7 +95,7 @@ impl<R: Shared<Extension>> Rounds<R> {
         if std::mem::replace(&mut self.ended, true) {
             return false;
         }
-        if Mechanism::RenewalStopsBeforeRelease.is_on() {
+        if self.are_closed() {
             self.open.iter().for_each(|round| round.with(Extension::close));
         }
         self.hear_out(attempt);

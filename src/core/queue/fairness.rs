@@ -65,7 +65,7 @@ impl Fairness {
 
     /// Whether others wait, as far as is known.
     pub(crate) fn others_wait(&self, now: Time) -> bool {
-        Mechanism::GivesWay.is_on() && now < self.known_until && self.not_before <= now
+        now < self.known_until && self.not_before <= now && Mechanism::GivesWay.is_on()
     }
 
     /// The lock, which was that `owner`'s, has been given back to the nodes.

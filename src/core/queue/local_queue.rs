@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use std::hash::Hash;
 use std::time::Duration;
 
-use super::super::base::{HoldClass, Mechanism, Time};
+use super::super::base::{HoldClass, Mechanism, POLL, Time};
 use super::super::hold::{Lease, LossReason, Terms};
 use super::super::vote::Conclusion;
 use super::super::vote::LAST_SEQUENCE;
@@ -30,9 +30,6 @@ const SHORT_TURN: Duration = Duration::from_millis(2);
 /// How long a process stays away from the nodes after its turn, if it wants the lock again. Other processes
 /// are told of the release within about a millisecond, or poll every few milliseconds.
 const PAUSE: Duration = Duration::from_millis(4);
-
-/// How often a waiter checks for itself whether it has to do something, in case no wake-up comes.
-const CHECK_AGAIN: Duration = Duration::from_secs(1);
 
 /// How many callers of a process ask the nodes at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -188,10 +185,15 @@ impl<H> Won<H> {
     /// Returns whether that caller may still join it: other processes have to get in, but not before the callers that have
     /// waited along with the one that got the lease.
     fn is_open(&self, ticket: QueueTicket, now: Time) -> bool {
-        let over = now.since(self.at) >= TURN && Mechanism::TurnsEnd.is_on();
+        let over = is_over(self.at, TURN, now);
         let closed = self.closed && self.of < ticket;
         !over && !closed && !self.is_used_up()
     }
+}
+
+/// Returns true if a turn that began then, and lasts for so long, has ended.
+fn is_over(began: Time, turn: Duration, now: Time) -> bool {
+    now.since(began) >= turn && Mechanism::TurnsEnd.is_on()
 }
 
 /// What the last attempt of any caller in the queue has shown.
@@ -303,9 +305,8 @@ impl<W, H> LocalQueue<W, H> {
             return None;
         }
         let terms = self.waiter(ticket)?.terms;
-        if others_wait && Mechanism::TurnsEnd.is_on() {
-            let is_over = |won: &&mut Won<H>| now.since(won.at) >= SHORT_TURN;
-            self.leases.iter_mut().filter(is_over).for_each(|won| won.closed = true);
+        for won in self.leases.iter_mut().filter(|_| others_wait) {
+            won.closed |= is_over(won.at, SHORT_TURN, now);
         }
         let open = self.leases.iter_mut().filter(|won| won.is_open(ticket, now));
         let hold = open.into_iter().find_map(|won| {
@@ -335,23 +336,23 @@ impl<W, H> LocalQueue<W, H> {
         }
         let first = self.waiters.front().is_some_and(|waiter| waiter.ticket == ticket);
         let (word, pause_until) = (self.word, self.pause_until.filter(|until| now < *until));
-        let shares = self.class == HoldClass::Shared && Mechanism::SharersDoNotWait.is_on();
+        let shares = self.shares();
         let place = self.place(ticket).filter(|_| shares);
         let somebody_asks = place.is_some_and(|place| self.somebody_asks_for(place));
         let Some(waiter) = self.waiter(ticket) else { return Turn::Held };
         let wait_until = match held_until {
             // It does not wait for the holders: they may wait for what it is about to do.
             _ if shares && !waiter.once => {
-                (somebody_asks && word != Word::Trouble).then(|| now.after(CHECK_AGAIN))
+                (somebody_asks && word != Word::Trouble).then(|| now.after(POLL))
             }
             Some(_) if shares => None,
             // The first caller checks by itself whether the lease is over: no other thread has to tell it.
-            Some(until) => Some(if first { until } else { now.after(CHECK_AGAIN) }),
+            Some(until) => Some(if first { until } else { now.after(POLL) }),
             None => match word {
                 Word::Trouble => None,
                 Word::Nothing if waiter.once => None,
                 Word::Nothing | Word::Held if first => pause_until,
-                Word::Nothing | Word::Held => Some(now.after(CHECK_AGAIN)),
+                Word::Nothing | Word::Held => Some(now.after(POLL)),
             },
         };
         match wait_until {
@@ -362,19 +363,23 @@ impl<W, H> LocalQueue<W, H> {
             Some(_) if waiter.once => Turn::Held,
             Some(until) => {
                 waiter.doing = Doing::Waiting;
-                Turn::Wait(until.min(now.after(CHECK_AGAIN)))
+                Turn::Wait(until.min(now.after(POLL)))
             }
         }
+    }
+
+    /// Returns true if callers do not wait for holders, since they may hold the lock at the same time.
+    fn shares(&self) -> bool {
+        self.class == HoldClass::Shared && Mechanism::SharersDoNotWait.is_on()
     }
 
     /// Returns true if that caller waits for no other caller of the queue to ask the nodes.
     fn comes_first(&self, ticket: QueueTicket) -> bool {
         let Some(place) = self.place(ticket) else { return true };
-        let shares = self.class == HoldClass::Shared && Mechanism::SharersDoNotWait.is_on();
         match self.askers {
             Askers::All => true,
             Askers::AtMost(most) => place < most,
-            Askers::First if shares => !self.somebody_asks_for(place),
+            Askers::First if self.shares() => !self.somebody_asks_for(place),
             Askers::First => place == 0,
         }
     }
@@ -390,7 +395,7 @@ impl<W, H> LocalQueue<W, H> {
             return Turn::Ask;
         }
         waiter.doing = Doing::Waiting;
-        Turn::Wait(now.after(CHECK_AGAIN))
+        Turn::Wait(now.after(POLL))
     }
 
     /// The caller that has waited for the one at that place, which asked for itself and does not any more.
@@ -405,8 +410,8 @@ impl<W, H> LocalQueue<W, H> {
     fn somebody_asks_for(&self, place: usize) -> bool {
         let mut before = self.waiters.iter().take(place).filter(|other| !other.once);
         let shares = |terms: Terms| before.any(|other| other.terms.share_a_lease(terms));
-        Mechanism::SharersWaitForAskers.is_on()
-            && self.waiters.get(place).map(|waiter| waiter.terms).is_some_and(shares)
+        self.waiters.get(place).map(|waiter| waiter.terms).is_some_and(shares)
+            && Mechanism::SharersWaitForAskers.is_on()
     }
 
     /// Whether that caller was handed the lease, which is still `valid`; then it leaves the queue. A caller
@@ -566,9 +571,8 @@ impl<W, H> LocalQueue<W, H> {
     }
 
     fn turn_is_over(&self, now: Time) -> bool {
-        let long = self.turn_began.is_some_and(|began| now.since(began) >= TURN);
-        let often = self.leases.last().is_some_and(Won::is_used_up);
-        often || long && Mechanism::TurnsEnd.is_on()
+        let long = self.turn_began.is_some_and(|began| is_over(began, TURN, now));
+        long || self.leases.last().is_some_and(Won::is_used_up)
     }
 
     fn first(&self) -> Wake {

@@ -8,8 +8,10 @@
 mod fairness;
 mod local_queue;
 mod local_queues;
+mod self_wait;
 mod thread_holds;
 
 pub(crate) use local_queue::{Askers, LocalLease, Place, QueueTicket, Turn, Wake};
 pub(crate) use local_queues::{LocalQueues, OfThread, Passed};
+pub(crate) use self_wait::SelfWait;
 pub(crate) use thread_holds::{Again, ThreadHolds};

@@ -245,7 +245,7 @@ impl NodeVote {
     fn late(&self, number: u64) -> Late {
         let raised = number.max(self.repair_up_to) + 1;
         let raises =
-            Mechanism::ReleasesRaiseTheFence.is_on() && number > 0 && raised <= LARGEST_NUMBER;
+            number > 0 && raised <= LARGEST_NUMBER && Mechanism::ReleasesRaiseTheFence.is_on();
         Late {
             acquires: self.copies.unanswered(),
             extensions: self.extensions,

@@ -187,7 +187,7 @@ impl ReleaseTracker {
             !is_kept && (answered && hinted >= needed || told && free >= needed)
         };
         // A lock may be held on a bare majority. Then the other nodes have nothing to tell.
-        let may_be_free = || Mechanism::SilentNodesMayBeFree.is_on() && is_free(|node| node.silent);
+        let may_be_free = || is_free(|node| node.silent) && Mechanism::SilentNodesMayBeFree.is_on();
         let listening = self.count(|node| node.listening) >= self.needed();
         let resubscribed = self.resubscribed && Mechanism::TryOnceSubscribed.is_on();
         if is_free(|_| false) {

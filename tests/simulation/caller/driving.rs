@@ -21,7 +21,7 @@ use crate::simulation::held::{Held, Hold};
 use crate::simulation::lock_id::LockId;
 use crate::simulation::subscriptions::Waiter;
 
-/// How long until a caller looks again at what nobody tells of.
+/// How long until a caller looks again whether the nodes' clocks are known, which nobody tells here.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
 /// A call's place among the threads of its client.
@@ -330,7 +330,12 @@ impl Caller {
         let mut at = call.acquire.poll_timeout().expect("the machine waits for something");
         let waits_for = call.acquire.waits_for();
         match waits_for {
-            WaitsFor::Clocks | WaitsFor::Answers => at = at.min(now.after(LOOK_AGAIN)),
+            WaitsFor::Clocks => at = at.min(now.after(LOOK_AGAIN)),
+            WaitsFor::Answers => {
+                if let Some(claim) = call.acquire.claim() {
+                    claim.attempt.hears_out.set(true);
+                }
+            }
             WaitsFor::Queue => call.waited = true,
             WaitsFor::Time | WaitsFor::Releases => {
                 // A few tries are quick, after split votes.

@@ -1,85 +1,64 @@
-//! What a caller is told that did not get the lock.
+//! The errors of calls that got no lock, or too few answers, in words.
 
 use std::fmt;
 use std::time::Duration;
 
-use crate::clock;
-use crate::core::acquire::{Obstacle, Outcome};
-use crate::core::base::{exact, majority, rounded};
-use crate::error::{Error, ErrorKind, NodeFault};
+use super::{Error, ErrorKind, NodeFault};
+use crate::core::acquire::Outcome;
+use crate::core::base::{Time, exact, majority, rounded};
 use crate::ident::{self, Names, fence_key};
-use crate::observe;
-use crate::runtime::claim::Wanted;
-use crate::runtime::client_state::ClientState;
 use crate::terms::{ADMIT, FIRST_SECONDS, KEY_PREFIX, MAX_TTL, NO_QUARANTINE};
 
-impl ClientState {
-    fn rejected(&self) -> String {
-        let who = match (self.nodes.len(), self.settings.fall_back_after()) {
-            (1, _) => "the node rejects this client".to_owned(),
-            (nodes, None) => {
-                format!("so many of the {nodes} nodes reject this client that no majority is left")
-            }
-            (nodes, Some(_)) => format!(
-                "the first node, to which clients may fall back, or a majority of the {nodes} nodes \
-                 rejects this client"
-            ),
-        };
-        format!("{who}; trying again does not help until that is changed")
-    }
+/// What the errors of a client say of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Refusals {
+    pub(crate) nodes: usize,
+    /// Clients may fall back to the first node.
+    pub(crate) falls_back: bool,
+    pub(crate) max_ttl: Duration,
+}
 
-    /// Something other than an ordinary holder is in the way of a call: tells that.
-    pub(crate) fn tell_obstacle(&self, wanted: &Wanted, obstacle: &Obstacle) {
-        self.obstacles.tell(&wanted.names, wanted.permits, obstacle, &self.names);
-    }
+/// What a client knows at the end of a call that got no lock.
+pub(crate) trait Known {
+    /// Returns how long ahead that time is.
+    fn left_until(&self, time: Time) -> Duration;
 
-    /// A call waits until nodes grant locks, which is in `ready_in` as far as is known.
-    pub(crate) fn tell_wait(&self, names: &Names, ready_in: Duration, faults: &[NodeFault]) {
-        observe::waits_for_nodes(names, &self.not_admitted(ready_in), faults);
-    }
+    /// Returns when the nodes that do not grant locks now will.
+    fn ready(&self) -> Ready;
 
-    /// Why no lock is granted although the nodes answer, how long that lasts, and what ends it.
-    fn not_admitted(&self, ready_in: Duration) -> String {
-        let (nodes, are) = match (self.nodes.len(), self.settings.fall_back_after()) {
-            (1, _) => ("the node", "is"),
-            (_, Some(_)) => {
-                ("the first node, to which clients may fall back, or too many of the others", "are")
-            }
-            (_, None) => ("too many nodes", "are"),
-        };
-        let (ready_in, max_ttl) = (rounded(ready_in), exact(self.settings.max_ttl));
-        if self.set.quarantined().is_empty() {
-            return format!(
-                "{nodes} may have forgotten locks that are held; locks are granted again in \
-                 {ready_in}"
-            );
-        }
-        format!(
-            "{nodes} may have forgotten locks that are held, and {are} in quarantine. That ends by itself, \
-             in {ready_in} ({MAX_TTL} is {max_ttl}). Where nothing can be held, as before the first \
-             start of a new set, {ADMIT} ends it at once. For development and CI with a throw-away \
-             server there is {NO_QUARANTINE}: without quarantine, a restart can give a held lock \
-             to a second client. See {FIRST_SECONDS}"
-        )
-    }
+    /// Returns the faults of the nodes in the last attempt of the call.
+    fn faults(&self) -> Vec<NodeFault>;
 
-    /// The error of a call that ended so. `faults`: what was wrong with which node in its last attempt.
-    pub(crate) fn refusal(
-        &self,
+    /// Returns the faults for whose sake no lock may be taken from any node.
+    fn conflict(&self) -> Vec<NodeFault>;
+}
+
+/// When nodes grant locks that do not now.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ready {
+    pub(crate) within: Duration,
+    /// A quarantine has to end before.
+    pub(crate) in_quarantine: bool,
+}
+
+impl Refusals {
+    /// The error of a call for the lock with these names and that TTL, which ended with `outcome`.
+    pub(crate) fn error(
+        self,
         outcome: Outcome,
-        wanted: &Wanted,
-        faults: impl FnOnce() -> Vec<NodeFault>,
+        names: &Names,
+        ttl: Duration,
+        known: &impl Known,
     ) -> Error {
-        let Wanted { names, terms, .. } = wanted;
         let (kind, message, faults) = match outcome {
             Outcome::Held { until } => {
-                let left = until.map(|until| until.since(clock::now()));
+                let left = until.map(|until| known.left_until(until));
                 return Error::held(names.shared_text(), left.filter(|left| !left.is_zero()));
             }
             Outcome::NodesDisagree => {
                 let message =
                     format!("{names} cannot be locked: the nodes are not one set of ours");
-                (ErrorKind::Config, message, self.set.conflict().unwrap_or_default())
+                (ErrorKind::Config, message, known.conflict())
             }
             Outcome::Cancelled => {
                 (ErrorKind::Cancelled, format!("waiting for {names} was cancelled"), Vec::new())
@@ -102,46 +81,46 @@ impl ClientState {
                 );
                 (ErrorKind::WouldDeadlock, message, Vec::new())
             }
-            Outcome::WrongKind => (ErrorKind::WrongKind, no_lock(names), faults()),
-            Outcome::Spent => (ErrorKind::WrongKind, no_further_number(names), faults()),
-            Outcome::NoNumber => (ErrorKind::WrongKind, no_number(names), faults()),
+            Outcome::WrongKind => (ErrorKind::WrongKind, no_lock(names), known.faults()),
+            Outcome::Spent => (ErrorKind::WrongKind, no_further_number(names), known.faults()),
+            Outcome::NoNumber => (ErrorKind::WrongKind, no_number(names), known.faults()),
             Outcome::Rejected => {
                 let message = format!("{names} cannot be locked: {}", self.rejected());
-                (ErrorKind::Config, message, faults())
+                (ErrorKind::Config, message, known.faults())
             }
             Outcome::NotAdmitted => {
-                let ready_in = self.set.ready_in(clock::now()).unwrap_or(self.settings.max_ttl);
-                let nodes = if self.nodes.len() == 1 { "node" } else { "nodes" };
-                let why = self.not_admitted(ready_in);
+                let (ready, nodes) =
+                    (known.ready(), if self.nodes == 1 { "node" } else { "nodes" });
+                let why = self.not_admitted(ready);
                 let message = format!("{names} was not granted: {why}. The {nodes}");
-                (ErrorKind::Quarantined { ready_in }, message, faults())
+                (ErrorKind::Quarantined { ready_in: ready.within }, message, known.faults())
             }
-            Outcome::NoQuorum => (ErrorKind::NoQuorum, self.no_quorum(names), faults()),
+            Outcome::NoQuorum => (ErrorKind::NoQuorum, self.no_quorum(names), known.faults()),
             Outcome::Unconfirmed => {
                 let message = format!(
                     "no quorum for {names}: {} granted it, and too few of them confirmed its fencing \
                      token in time",
                     self.so_many()
                 );
-                (ErrorKind::NoQuorum, message, faults())
+                (ErrorKind::NoQuorum, message, known.faults())
             }
             Outcome::TooLate => {
                 let message = format!(
                     "no quorum in time for {names}: {} granted it, but so late that its TTL of {} was \
                      used up",
                     self.so_many(),
-                    exact(terms.ttl)
+                    exact(ttl)
                 );
-                (ErrorKind::NoQuorum, message, faults())
+                (ErrorKind::NoQuorum, message, known.faults())
             }
         };
         Error::new(kind, message).with_faults(faults)
     }
 
-    /// What a caller is told that asked the nodes `what` is so, where too few have answered.
-    pub(crate) fn unheard(&self, what: impl fmt::Display, faults: Vec<NodeFault>) -> Error {
+    /// The error of a caller that asked the nodes `what` is so, where too few have answered.
+    pub(crate) fn unheard(self, what: impl fmt::Display, faults: Vec<NodeFault>) -> Error {
         let rejecting = faults.iter().filter(|fault| fault.is_for_good()).count();
-        let (kind, message) = match self.nodes.len() - rejecting < majority(self.nodes.len()) {
+        let (kind, message) = match self.nodes - rejecting < majority(self.nodes) {
             true => {
                 let why = self.rejected();
                 (ErrorKind::Config, format!("nobody can say {what}: {why}"))
@@ -155,19 +134,58 @@ impl ClientState {
         Error::new(kind, message).with_faults(faults)
     }
 
-    fn no_quorum(&self, names: &Names) -> String {
-        let but = match self.settings.fall_back_after() {
-            Some(_) => {
+    /// Why no lock is granted although the nodes answer, how long that lasts, and what ends it.
+    pub(crate) fn not_admitted(self, ready: Ready) -> String {
+        let (nodes, are) = match (self.nodes, self.falls_back) {
+            (1, _) => ("the node", "is"),
+            (_, true) => {
+                ("the first node, to which clients may fall back, or too many of the others", "are")
+            }
+            (_, false) => ("too many nodes", "are"),
+        };
+        let (ready_in, max_ttl) = (rounded(ready.within), exact(self.max_ttl));
+        if !ready.in_quarantine {
+            return format!(
+                "{nodes} may have forgotten locks that are held; locks are granted again in \
+                 {ready_in}"
+            );
+        }
+        format!(
+            "{nodes} may have forgotten locks that are held, and {are} in quarantine. That ends by itself, \
+             in {ready_in} ({MAX_TTL} is {max_ttl}). Where nothing can be held, as before the first \
+             start of a new set, {ADMIT} ends it at once. For development and CI with a throw-away \
+             server there is {NO_QUARANTINE}: without quarantine, a restart can give a held lock \
+             to a second client. See {FIRST_SECONDS}"
+        )
+    }
+
+    fn rejected(self) -> String {
+        let who = match (self.nodes, self.falls_back) {
+            (1, _) => "the node rejects this client".to_owned(),
+            (nodes, false) => {
+                format!("so many of the {nodes} nodes reject this client that no majority is left")
+            }
+            (nodes, true) => format!(
+                "the first node, to which clients may fall back, or a majority of the {nodes} nodes \
+                 rejects this client"
+            ),
+        };
+        format!("{who}; trying again does not help until that is changed")
+    }
+
+    fn no_quorum(self, names: &Names) -> String {
+        let but = match self.falls_back {
+            true => {
                 ", and the first one must not answer with an error, since clients may fall back to it"
             }
-            None => "",
+            false => "",
         };
         format!("no quorum for {names}: {} must answer{but}", self.so_many())
     }
 
     /// A majority of the nodes.
-    fn so_many(&self) -> String {
-        match self.nodes.len() {
+    fn so_many(self) -> String {
+        match self.nodes {
             1 => "the one node".to_owned(),
             nodes => format!("{} of {nodes} nodes", majority(nodes)),
         }
