@@ -56,7 +56,7 @@ impl Call {
 /// Puts batchable calls last, so that a retried batch cannot be overtaken by a call that came behind a
 /// release in it; each kind's calls together, in the order in which the first of each has come. Calls of scripts that
 /// [go last](Script::last) are behind these.
-pub(crate) fn put_last<T>(jobs: &mut [T], request: impl Fn(&T) -> &Request) {
+pub(crate) fn put_in_order<T>(jobs: &mut [T], request: impl Fn(&T) -> &Request) {
     let mut batches: Vec<&Script> = Vec::new();
     for (_, batch) in jobs.iter().filter_map(|job| request(job).script().batch()) {
         if !batches.iter().any(|known| std::ptr::eq(*known, batch)) {

@@ -255,7 +255,7 @@ fn the_batch_is_the_last_of_a_write() {
     let mut requests: Vec<_> = releases.into_iter().map(Arc::new).collect();
     requests.insert(3, Arc::new(confirm));
     let mut written = requests.clone();
-    put_last(&mut written, |request| request);
+    put_in_order(&mut written, |request| request);
     let marked: Vec<_> = written.iter().map(|request| (&**request, "")).collect();
     let calls = write(&marked, MARK_KEY, true, |_| Form::Sha, &mut Vec::new());
     assert_eq!(calls.iter().map(|call| call.requests).collect::<Vec<_>>(), [1, 6]);
@@ -274,7 +274,7 @@ fn a_script_that_goes_last_is_behind_the_batch() {
     let came = [last, Arc::new(release), Arc::new(confirm)];
     let order = || {
         let mut written: Vec<_> = came.iter().enumerate().collect();
-        put_last(&mut written, |(_, request)| request);
+        put_in_order(&mut written, |(_, request)| request);
         written.iter().map(|(place, _)| *place).collect::<Vec<_>>()
     };
     assert_eq!(order(), [2, 1, 0]);
@@ -293,7 +293,7 @@ fn each_kind_has_a_batch_of_its_own() {
     let confirm = EXCLUSIVE.confirm(&names(&[NAMES[0]]), OWNERS[0], 7).expect("it has numbers");
     let came = [other(0), release(0), other(1), confirm, release(1), other(2), release(2)];
     let mut written: Vec<_> = came.iter().enumerate().collect();
-    put_last(&mut written, |(_, request)| request);
+    put_in_order(&mut written, |(_, request)| request);
     let order: Vec<_> = written.iter().map(|(i, _)| *i).collect();
     assert_eq!(order, [3, 0, 2, 5, 1, 4, 6]);
     let marked: Vec<_> = written.iter().map(|(_, request)| (*request, "")).collect();

@@ -126,7 +126,7 @@ impl Worker {
         if jobs.is_empty() {
             return Ok(Left::Nothing);
         }
-        batch::put_last(jobs, Job::request);
+        batch::put_in_order(jobs, Job::request);
         let (calls, sent) = self.write(connection, jobs, manner, &permit)?;
 
         let deadline = clock::now().after(self.timeout + GRACE);

@@ -49,7 +49,7 @@ pub(crate) use address::Address;
 #[cfg(all(test, feature = "embedded"))]
 pub(crate) use admit::{read as read_probe, request as probe_request};
 #[cfg(all(test, feature = "embedded"))]
-pub(crate) use batch::{Answers, Call, evals, put_last};
+pub(crate) use batch::{Answers, Call, evals, put_in_order};
 #[cfg(all(test, feature = "embedded"))]
 pub(crate) use check::{read as read_check, request as check_request};
 pub(crate) use connection::GRACE;

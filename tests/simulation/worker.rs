@@ -17,7 +17,8 @@ use crate::core::link::{OldConnections, Repetition, Via};
 use crate::core::vote::{Failure, ReleasePlan, waits_for_a_try};
 use crate::embedded::Reply;
 use crate::node::{
-    Call, GRACE, Meaning, Request, check_request, probe_request, put_last, read_check, read_probe,
+    Call, GRACE, Meaning, Request, check_request, probe_request, put_in_order, read_check,
+    read_probe,
 };
 
 const RECONNECT: Backoff =
@@ -628,7 +629,7 @@ impl Worker {
         }
         self.asked_at = now;
         let jobs = self.in_flight.make_contiguous();
-        put_last(jobs, |job| &job.outgoing.request);
+        put_in_order(jobs, |job| &job.outgoing.request);
         let jobs: Vec<_> = jobs.iter().collect();
         for (call, message) in writing::messages(&jobs, self.together, cx.net.switches) {
             self.calls.push_back(call);

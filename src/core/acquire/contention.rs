@@ -5,11 +5,10 @@ use std::time::Duration;
 use super::super::base::{Backoff, Mechanism, POLL};
 use super::super::wake::WakeReason;
 
-/// Who would be next is left that time, or what an attempt takes, before those behind it try; and so many
-/// of them at most are waited for.
-const SLOT: Duration = Duration::from_micros(200);
-const LONGEST_SLOT: Duration = Duration::from_millis(2);
-const MOST_SLOTS: u32 = 8;
+/// Delay per waiter ahead of us: one attempt, within these bounds. So many waiters count at most.
+const DELAY: Duration = Duration::from_micros(200);
+const LONGEST_DELAY: Duration = Duration::from_millis(2);
+const MOST_AHEAD: u32 = 8;
 
 /// Contenders that have split the nodes among them, or are woken together again and again, try again
 /// within that time; twice as long with each try in vain, up to the most.
@@ -156,11 +155,11 @@ impl Contention {
         self.unsure = 0;
         self.prefers_one = true;
         let part = random.clamp(0.0, 1.0) / 2.0;
-        let ahead = self.expected.saturating_sub(self.seen).min(MOST_SLOTS);
-        let slot = self.took.clamp(SLOT, LONGEST_SLOT);
-        let slots = if ahead == 0 { 0.0 } else { f64::from(ahead) + part };
+        let ahead = self.expected.saturating_sub(self.seen).min(MOST_AHEAD);
+        let delay = self.took.clamp(DELAY, LONGEST_DELAY);
+        let delays = if ahead == 0 { 0.0 } else { f64::from(ahead) + part };
         self.seen = self.seen.saturating_add(1);
-        slot.mul_f64(slots)
+        delay.mul_f64(delays)
     }
 
     /// The wait has ended with its time, and no wake-up ended it early.

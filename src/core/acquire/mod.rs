@@ -168,13 +168,15 @@ impl<C: SharedAttempt> Acquire<C> {
             _ if waited_to_the_end => self.take_turn(around),
             Turn::Ask => self.take_turn(around),
             Turn::Held => self.refuse(Outcome::HELD),
-            Turn::Wait(until) => self.state = CallState::InQueue { until: self.at_most(until) },
+            Turn::Wait(until) => {
+                self.state = CallState::InLocalQueue { until: self.at_most(until) }
+            }
         }
     }
 
     /// The local queue has changed.
     pub(crate) fn handle_queue_changed(&mut self) {
-        if let CallState::InQueue { .. } = self.state {
+        if let CallState::InLocalQueue { .. } = self.state {
             self.waited_in_queue = true;
             self.look();
         }
@@ -289,7 +291,7 @@ impl<C: SharedAttempt> Acquire<C> {
             return;
         }
         match self.take_state() {
-            state @ CallState::InQueue { .. } => {
+            state @ CallState::InLocalQueue { .. } => {
                 self.state = state;
                 self.handle_queue_changed();
             }

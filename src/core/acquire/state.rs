@@ -21,7 +21,7 @@ pub(super) enum CallState<C> {
     /// The driver looks at the local queue.
     Looking,
     /// Behind others in the local queue.
-    InQueue {
+    InLocalQueue {
         until: Time,
     },
     /// The driver subscribes to releases; then this follows.
@@ -62,7 +62,7 @@ impl<C> CallState<C> {
     /// When the wait ends by itself. `answer_by`: the end of the time for answers.
     pub(super) fn ends_at(&self, answer_by: Time) -> Option<Time> {
         match self {
-            Self::InQueue { until }
+            Self::InLocalQueue { until }
             | Self::Attempting(_, AttemptStage::AskingOne { until, .. })
             | Self::Attempting(_, AttemptStage::HearingOut { until, .. })
             | Self::Sleeping(Sleep { until, .. }) => Some(*until),
@@ -74,7 +74,7 @@ impl<C> CallState<C> {
     /// What ends the wait before its time.
     pub(super) fn waits_for(&self) -> WaitsFor {
         match self {
-            Self::InQueue { .. } => WaitsFor::Queue,
+            Self::InLocalQueue { .. } => WaitsFor::Queue,
             Self::Attempting(_, stage) => match stage {
                 AttemptStage::AwaitingClocks(_) => WaitsFor::Clocks,
                 AttemptStage::AskingOne { .. } | AttemptStage::AskingAll => WaitsFor::Verdict,
