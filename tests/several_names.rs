@@ -9,14 +9,13 @@ use std::time::{Duration, Instant};
 
 use quorlock::Quorlock;
 use rand::seq::index;
-use support::clients::{connected, fresh};
+use support::clients::patient;
 use support::{Server, Servers, wait_until};
 
 const CLIENTS: usize = 8;
 const NAMES: usize = 10;
 const EACH: usize = 3;
 const LASTS: Duration = Duration::from_secs(20);
-/// The default.
 const TTL: Duration = Duration::from_secs(10);
 /// How long each lock is held.
 const WORK: Duration = Duration::from_millis(1);
@@ -50,7 +49,7 @@ fn clients_of_several_names_are_served_alike_and_leave_nothing() {
     let servers = Servers::start(3);
     let is_held = [(); NAMES].map(|()| AtomicBool::new(false));
     // Each as another process would have it, with connections and queues of its own.
-    let clients: Vec<_> = (0..CLIENTS).map(|_| connected(fresh(servers.urls()))).collect();
+    let clients: Vec<_> = (0..CLIENTS).map(|_| patient(&servers, TTL)).collect();
     let (is_held, until) = (&is_held, Instant::now() + LASTS);
     let served: Vec<_> = thread::scope(|scope| {
         let work = |locks| scope.spawn(move || contend(locks, is_held, until));

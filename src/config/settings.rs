@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use crate::core::admission::Configuration;
 use crate::core::base::{Allowance, Backoff, HoldClass, exact};
+use crate::core::link::GRACE;
 use crate::error::Error;
 use crate::ident;
-use crate::node::{GRACE, Replicas};
+use crate::node::Replicas;
 use crate::terms::{
     ANOTHER_MAX_TTL, BACKOFF, CLOCK_TOLERANCE, KEY_PREFIX, MAX_HOLD, MAX_TTL, MIN_HOLD,
     NODE_TIMEOUT, SET_NAME, WAIT_REPLICAS,

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use super::disagreement;
 use super::job::Undelivered;
 use crate::core::admission::{Admission, Configuration, Forgot, Grants, NodeState};
-use crate::core::base::Time;
 use crate::core::vote::Failure;
 use crate::error::{Cause, NodeFault};
 use crate::ident;
@@ -15,10 +14,8 @@ pub(super) struct AdmissionView {
     pub(super) admission: Admission,
     /// What was told of each node last.
     told: Vec<NodeState>,
-    /// The nodes that refused to be probed, or to have their mark changed, and since when.
-    pub(super) refusals: Vec<Option<(NodeFault, Time)>>,
-    /// How many probes of each node there were lately, and since when that is counted.
-    pub(super) probes: Vec<(Time, u32)>,
+    /// The nodes that refused to be probed, or to have their mark changed.
+    pub(super) refusals: Vec<Option<NodeFault>>,
     /// Where each node keeps its mark.
     key: Vec<u8>,
     names: Arc<[Arc<str>]>,
@@ -35,7 +32,6 @@ impl AdmissionView {
             admission: Admission::new(configuration, ordered),
             told: vec![NodeState::Unknown; names.len()],
             refusals: vec![None; names.len()],
-            probes: vec![(Time::default(), 0); names.len()],
             key,
             names: names.clone(),
         }
@@ -82,7 +78,7 @@ impl AdmissionView {
             Grants::Nothing => {}
         }
         // Not its past is in the way then.
-        if let Some((fault, _)) = &self.refusals[node] {
+        if let Some(fault) = &self.refusals[node] {
             return Err(Undelivered::new(Failure::Error, fault.clone(), true));
         }
         let fault = self.fault_of(node);
@@ -99,15 +95,14 @@ impl AdmissionView {
         if self.admission.serves_holders(node) {
             return None;
         }
-        let refusal = self.refusals[node].as_ref().map(|(fault, _)| fault.clone());
-        Some(refusal.unwrap_or_else(|| self.fault_of(node)))
+        Some(self.refusals[node].clone().unwrap_or_else(|| self.fault_of(node)))
     }
 
     /// The fault for which the node cannot be used. Quarantine is none, nor is a node that is not known well enough yet.
     pub(super) fn problem(&self, node: usize) -> Option<NodeFault> {
         match self.admission.node_state(node) {
             NodeState::Admitted | NodeState::Quarantined(_) => None,
-            NodeState::Unknown => self.refusals[node].as_ref().map(|(fault, _)| fault.clone()),
+            NodeState::Unknown => self.refusals[node].clone(),
             NodeState::Foreign(_)
             | NodeState::Twin(_)
             | NodeState::SeveralServers

@@ -7,9 +7,10 @@ use super::request::{Part, Request, Script, Value};
 use crate::clock;
 use crate::core::admission::{Change, Identity, Offset, Probe, Role};
 use crate::core::base::Time;
+use crate::core::link::Form;
 use crate::error::NodeFault;
 
-static ADMIT: Script = Script::new(include_str!("../../lua/node/admit.lua"));
+pub(super) static ADMIT: Script = Script::new(include_str!("../../lua/node/admit.lua"));
 
 /// A probe the node whose mark is at `key`, with that change.
 pub(crate) fn request(key: &[u8], change: Option<&Change>) -> Request {
@@ -38,7 +39,7 @@ pub(super) fn ask(
     timeout: Duration,
 ) -> Result<Result<Probe, NodeFault>, Broken> {
     let mut bytes = Vec::new();
-    connection.encode(&request(key, None), "", &mut bytes);
+    request(key, None).write_to(&mut bytes, Form::Source, "");
     let sent = clock::now();
     connection.write(&bytes)?;
     let reply = match connection.read(sent.after(timeout)) {

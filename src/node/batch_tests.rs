@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
+use super::super::job::Asked;
 use super::super::request::Part;
 use super::*;
 use crate::core::acquire::{Priority, Reservation, Waits};
 use crate::core::base::{Mechanism, without};
+use crate::core::link::{Purpose, WORTH_IT, calls, put_in_order};
 use crate::embedded::{Engine, Reply};
 use crate::ident::{fence_key, release_channel};
 use crate::kinds::contract::kind::Kind;
@@ -132,26 +134,43 @@ fn value(reply: Reply) -> Value {
     }
 }
 
+/// A request under the mark of the node, as its connection has it.
+fn job(request: &Arc<Request>) -> Job {
+    let (request, sink) = (request.clone(), None);
+    let asked = Asked { node: 0, request, sink, unanswered: None, untold: None };
+    Job::new(asked, Purpose::Taking)
+}
+
+/// How many requests each call makes that is written for these, and by which batch.
+fn calls_of(jobs: &[Job], together: bool) -> Vec<(usize, Option<&'static Script>)> {
+    let calls = calls(jobs, together, |_| Form::Sha).into_iter();
+    calls.map(|call| (call.requests, call.is_batch().then_some(call.script))).collect()
+}
+
 /// What the requests are answered when they are written as `together` says; `None`: make it alone.
 fn run(
     engine: &mut Engine,
-    requests: &[Request],
+    requests: &[Arc<Request>],
     mark: &str,
     together: bool,
 ) -> Vec<Option<Value>> {
-    let marked: Vec<_> = requests.iter().map(|request| (request, mark)).collect();
-    let mut answers = Vec::new();
-    for (call, command) in evals(&marked, MARK_KEY, together) {
+    let jobs: Vec<_> = requests.iter().map(job).collect();
+    let (mut left, mut said) = (requests, Vec::new());
+    for (requests, batch) in calls_of(&jobs, together) {
+        let (of_call, others) = left.split_at(requests);
+        left = others;
+        let of_call: Vec<_> = of_call.iter().map(|request| &**request).collect();
+        let command = eval(&of_call, batch, (MARK_KEY, mark));
         match engine.call(&command, NOW) {
-            reply if call.is_batch() => match call.answers(value(reply)).expect("ours") {
-                Answers::NothingDone => answers.extend(vec![None; call.requests]),
-                Answers::Each(each) => answers.extend(each),
+            reply if batch.is_some() => match answers(value(reply), requests).expect("ours") {
+                Answers::NothingDone => said.extend(vec![None; requests]),
+                Answers::Each(each) => said.extend(each),
             },
-            Reply::Error(_) => answers.push(None),
-            reply => answers.push(Some(value(reply))),
+            Reply::Error(_) => said.push(None),
+            reply => said.push(Some(value(reply))),
         }
     }
-    answers
+    said
 }
 
 proptest! {
@@ -162,7 +181,7 @@ proptest! {
         there in prop::collection::vec(a_command(), 0..4),
         calls in prop::collection::vec(a_call(), 1..24),
     ) {
-        let requests: Vec<_> = calls.iter().map(Call::request).collect();
+        let requests: Vec<_> = calls.iter().map(|call| Arc::new(call.request())).collect();
         let (mut one_by_one, mut together) = (node(&there), node(&there));
         let expected = run(&mut one_by_one, &requests, MARK, false);
         prop_assert_eq!(run(&mut together, &requests, MARK, true), expected);
@@ -176,7 +195,7 @@ proptest! {
         calls in prop::collection::vec(a_call(), WORTH_IT..24),
     ) {
         let batched = |call: &Call| !matches!(call, Call::Confirm { .. });
-        let requests: Vec<_> = calls.iter().filter(|c| batched(c)).map(Call::request).collect();
+        let requests: Vec<_> = calls.iter().filter(|c| batched(c)).map(|call| Arc::new(call.request())).collect();
         prop_assume!(requests.len() >= WORTH_IT);
         let mut engine = node(&there);
         let before = engine.keys(NOW);
@@ -192,7 +211,8 @@ fn what_an_earlier_call_of_the_batch_made_a_number_is_one() {
     let extend = |ttl| Call::Extend { name: 1, owner: 2, number: Some(1), ttl, late: false };
     let waits = Waits::default();
     let last = Call::Acquire { name: 2, owner: 0, proposal: None, ttl: 1_000, waits };
-    let requests: Vec<_> = [extend(1_000), extend(1_001), last].iter().map(Call::request).collect();
+    let requests: Vec<_> =
+        [extend(1_000), extend(1_001), last].iter().map(|call| Arc::new(call.request())).collect();
     let fence = fence_key(NAMES[1]);
     let there = [[b"SET", &fence[..], b"no number", b"PX", b"30000"].map(<[u8]>::to_vec).to_vec()];
     let (mut one_by_one, mut together) = (node(&there), node(&there));
@@ -206,18 +226,17 @@ fn few_calls_are_made_one_by_one_and_many_at_once() {
     let release =
         |owner: &str| EXCLUSIVE.release(&names(&[NAMES[0]]), Claimant::of(owner), None, None);
     let confirm = || EXCLUSIVE.confirm(&names(&[NAMES[0]]), OWNERS[0], 7).expect("it has numbers");
-    let sizes = |requests: &[Request], together| -> Vec<_> {
-        let marked: Vec<_> = requests.iter().map(|request| (request, "")).collect();
-        let calls = write(&marked, MARK_KEY, together, |_| Form::Sha, &mut Vec::new());
-        calls.iter().map(|call| call.requests).collect()
+    let sizes = |requests: &[Arc<Request>], together| -> Vec<_> {
+        let jobs: Vec<_> = requests.iter().map(job).collect();
+        calls_of(&jobs, together).iter().map(|call| call.0).collect()
     };
-    let few: Vec<_> = (0..WORTH_IT - 1).map(|_| release("one")).collect();
+    let few: Vec<_> = (0..WORTH_IT - 1).map(|_| Arc::new(release("one"))).collect();
     assert_eq!(sizes(&few, true), vec![1; WORTH_IT - 1]);
-    let many: Vec<_> = (0..WORTH_IT).map(|_| release("one")).collect();
+    let many: Vec<_> = (0..WORTH_IT).map(|_| Arc::new(release("one"))).collect();
     assert_eq!(sizes(&many, true), [WORTH_IT]);
     assert_eq!(sizes(&many, false), vec![1; WORTH_IT]);
     // What is in no batch stays where it is.
-    let mixed: Vec<_> = many.into_iter().chain([confirm()]).chain(few).collect();
+    let mixed: Vec<_> = many.into_iter().chain([Arc::new(confirm())]).chain(few).collect();
     assert_eq!(sizes(&mixed, true).first(), Some(&WORTH_IT));
     assert_eq!(sizes(&mixed, true).len(), 1 + 1 + (WORTH_IT - 1));
 }
@@ -235,6 +254,7 @@ fn calls_of_several_kinds_are_made_by_a_batch_of_each() {
     });
     let releases =
         locks.iter().map(|(kind, name)| kind.release(name, Claimant::of(OWNERS[0]), None, None));
+    let (acquires, releases) = (acquires.map(Arc::new), releases.map(Arc::new));
     let (mut one_by_one, mut together) = (node(&[]), node(&[]));
     for requests in [acquires.collect::<Vec<_>>(), releases.collect()] {
         let expected = run(&mut one_by_one, &requests, MARK, false);
@@ -254,15 +274,22 @@ fn the_batch_is_the_last_of_a_write() {
         .map(|name| EXCLUSIVE.release(&names(&[NAMES[name]]), Claimant::of(OWNERS[0]), None, None));
     let mut requests: Vec<_> = releases.into_iter().map(Arc::new).collect();
     requests.insert(3, Arc::new(confirm));
-    let mut written = requests.clone();
-    put_in_order(&mut written, |request| request);
-    let marked: Vec<_> = written.iter().map(|request| (&**request, "")).collect();
-    let calls = write(&marked, MARK_KEY, true, |_| Form::Sha, &mut Vec::new());
-    assert_eq!(calls.iter().map(|call| call.requests).collect::<Vec<_>>(), [1, 6]);
+    let mut written: Vec<_> = requests.iter().map(job).collect();
+    put_in_order(&mut written);
+    let calls = calls_of(&written, true);
+    assert_eq!(calls.iter().map(|call| call.0).collect::<Vec<_>>(), [1, 6]);
     // In the order in which they came.
     requests.remove(3);
-    let in_batch = written.iter().skip(1).map(Arc::as_ptr);
+    let in_batch = written.iter().skip(1).map(|job| Arc::as_ptr(&job.request.request));
     assert!(in_batch.eq(requests.iter().map(Arc::as_ptr)));
+}
+
+/// The places that requests have in one write, by the order in which they came.
+fn order(came: &[Arc<Request>]) -> Vec<usize> {
+    let mut written: Vec<_> = came.iter().map(job).collect();
+    put_in_order(&mut written);
+    let place = |job: &Job| came.iter().position(|it| Arc::ptr_eq(it, &job.request.request));
+    written.iter().filter_map(place).collect()
 }
 
 #[test]
@@ -272,13 +299,9 @@ fn a_script_that_goes_last_is_behind_the_batch() {
     let release = EXCLUSIVE.release(&names(&[NAMES[0]]), Claimant::of(OWNERS[0]), None, None);
     let confirm = EXCLUSIVE.confirm(&names(&[NAMES[0]]), OWNERS[0], 7).expect("it has numbers");
     let came = [last, Arc::new(release), Arc::new(confirm)];
-    let order = || {
-        let mut written: Vec<_> = came.iter().enumerate().collect();
-        put_in_order(&mut written, |(_, request)| request);
-        written.iter().map(|(place, _)| *place).collect::<Vec<_>>()
-    };
-    assert_eq!(order(), [2, 1, 0]);
-    assert_eq!(without(&[Mechanism::WithdrawalsGoLast], order), [0, 2, 1]);
+    assert_eq!(order(&came), [2, 1, 0]);
+    assert_eq!(without(&[Mechanism::WithdrawalsGoLast], || order(&came)), [0, 2, 1]);
+    assert_eq!(without(&[Mechanism::BatchesGoLast], || order(&came)), [1, 2, 0]);
 }
 
 /// Another kind's calls are another call, whose answers have other shapes.
@@ -292,33 +315,26 @@ fn each_kind_has_a_batch_of_its_own() {
     let other = |name: usize| Request::new(&OTHERS, 1, &[Part::Bytes(NAMES[name])]);
     let confirm = EXCLUSIVE.confirm(&names(&[NAMES[0]]), OWNERS[0], 7).expect("it has numbers");
     let came = [other(0), release(0), other(1), confirm, release(1), other(2), release(2)];
-    let mut written: Vec<_> = came.iter().enumerate().collect();
-    put_in_order(&mut written, |(_, request)| request);
-    let order: Vec<_> = written.iter().map(|(i, _)| *i).collect();
-    assert_eq!(order, [3, 0, 2, 5, 1, 4, 6]);
-    let marked: Vec<_> = written.iter().map(|(_, request)| (*request, "")).collect();
-    let calls = write(&marked, MARK_KEY, true, |_| Form::Sha, &mut Vec::new());
-    assert_eq!(calls.iter().map(|call| call.requests).collect::<Vec<_>>(), [1, 3, 3]);
-    assert!(std::ptr::eq(calls[1].script, &OTHERS_BATCH));
+    let came = came.map(Arc::new);
+    assert_eq!(order(&came), [3, 0, 2, 5, 1, 4, 6]);
+    let written: Vec<_> = order(&came).iter().map(|i| job(&came[*i])).collect();
+    let calls = calls_of(&written, true);
+    assert_eq!(calls.iter().map(|call| call.0).collect::<Vec<_>>(), [1, 3, 3]);
+    assert_eq!(calls[1].1, Some(&OTHERS_BATCH));
 }
 
 #[test]
 fn what_no_batch_answers_is_no_answer() {
-    static BATCH: Script = Script::new("return 1");
-    let call = super::Call { requests: 2, script: &BATCH, form: Form::Sha };
     let list = |values: &[i64]| Value::List(values.iter().copied().map(Value::Int).collect());
     let each = |answers: [Option<i64>; 2]| {
         Ok(Answers::Each(answers.map(|answer| answer.map(Value::Int)).into()))
     };
     let text = |text: &str| Value::Text(text.to_owned());
-    assert_eq!(call.answers(list(&[1, 0])), each([Some(1), Some(0)]));
-    assert_eq!(
-        call.answers(Value::List(vec![text("alone"), Value::Int(2)])),
-        each([None, Some(2)])
-    );
-    assert_eq!(call.answers(Value::Int(0)), Ok(Answers::NothingDone));
+    assert_eq!(answers(list(&[1, 0]), 2), each([Some(1), Some(0)]));
+    assert_eq!(answers(Value::List(vec![text("alone"), Value::Int(2)]), 2), each([None, Some(2)]));
+    assert_eq!(answers(Value::Int(0), 2), Ok(Answers::NothingDone));
     let other = Value::List(vec![Value::Int(1), text("OK")]);
     for strange in [list(&[1]), list(&[1, 0, 1]), Value::Int(1), text("alone"), other] {
-        assert_eq!(call.answers(strange.clone()), Err(strange));
+        assert_eq!(answers(strange.clone(), 2), Err(strange));
     }
 }

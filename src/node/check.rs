@@ -5,7 +5,7 @@ use super::request::{Part, Request, Script, Value};
 use crate::core::admission::{AsSeen, Checked};
 use crate::core::base::Time;
 
-static CHECK: Script = Script::new(include_str!("../../lua/node/check.lua"));
+pub(super) static CHECK: Script = Script::new(include_str!("../../lua/node/check.lua"));
 
 /// A check of the node whose mark is at `key`.
 pub(crate) fn request(key: &[u8], as_seen: &AsSeen) -> Request {

@@ -11,23 +11,24 @@ use super::fitness::{self, field};
 use super::login::log_in;
 use super::quote::quoted;
 use super::reader::Unread;
-use super::request::{Form, Request, Script, Value};
+use super::request::Value;
 use super::wire::Wire;
 use crate::clock;
 use crate::core::admission::Offset;
 use crate::core::base::Time;
-use crate::core::link::Via;
+use crate::core::link::{self, GRACE, Opened};
 use crate::error::{Cause, NodeFault};
-
-/// How much longer than callers a worker waits. Callers give up at the node timeout and queue their
-/// releases then. The worker finds these in its mailbox, and sends them behind the requests they belong to.
-pub(crate) const GRACE: Duration = Duration::from_millis(50);
 
 /// Asks a server for its clock.
 pub(super) const TIME: &[u8] = b"*1\r\n$4\r\nTIME\r\n";
 
 /// Asks a server which of its connections this is.
 const CLIENT_ID: &[u8] = b"*2\r\n$6\r\nCLIENT\r\n$2\r\nID\r\n";
+
+/// Appends the command that ends another connection to the server, by its count.
+pub(super) fn write_end(id: u64, buffer: &mut Vec<u8>) {
+    redis::cmd("CLIENT").arg(&["KILL", "ID"]).arg(id).write_packed_command(buffer);
+}
 
 /// The longest that a write may take which nobody waits for.
 const FINAL_RELEASES_TIMEOUT: Duration = Duration::from_millis(10);
@@ -37,33 +38,16 @@ pub(super) struct Connection {
     pub(super) address: Address,
     /// The longest that the server may take for a write.
     timeout: Duration,
-    /// The scripts whose source was sent here, so that the server knows them by their hash.
-    known: Vec<&'static Script>,
     /// The server's clock, as it was when the connection was made.
     clock: Option<Offset>,
     /// Which run of which server this is.
     run_id: String,
-    /// Which connection this is.
-    pub(super) count: Count,
+    /// Which connection this is by the server's count, if we may know: an id is never given to another one.
+    id: Option<u64>,
     /// The policy by which the server may drop keys of locks when its memory is full.
     evicts: Option<String>,
     /// Nothing was read yet, so that the TLS handshake may not be over.
     fresh: bool,
-}
-
-/// Which connection it is.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Count {
-    /// By the server's count, if we may know: an id is never given to another one.
-    pub(super) by_server: Option<u64>,
-    /// By our own.
-    pub(super) via: Via,
-}
-
-impl Default for Count {
-    fn default() -> Self {
-        Self { by_server: None, via: Via { connection: 0, fenced: false } }
-    }
 }
 
 /// What came back for one command.
@@ -76,13 +60,7 @@ pub(super) enum Reply {
 }
 
 /// The connection cannot be used any more.
-pub(super) struct Broken {
-    pub(super) fault: NodeFault,
-    /// The other side closed it, rather than being silent.
-    pub(super) closed: bool,
-    /// Whole requests were written, and whole answers read: what is written now is understood.
-    pub(super) in_step: bool,
-}
+pub(super) type Broken = link::Broken<NodeFault>;
 
 impl Connection {
     /// Connects to the one address that is meant, logs in and makes sure that what answers is a server that we can use. Each
@@ -104,10 +82,9 @@ impl Connection {
             wire,
             address: address.clone(),
             timeout,
-            known: Vec::new(),
             clock: None,
             run_id: String::new(),
-            count: Count::default(),
+            id: None,
             evicts: None,
             fresh: !heard,
         };
@@ -115,35 +92,18 @@ impl Connection {
         Ok(connection)
     }
 
-    /// Appends the call, under that mark, to what will be written: with the script's source the first
-    /// time, by its hash from then on.
-    ///
-    /// Asking by the hash first and sending the source after NOSCRIPT would change the order. A release
-    /// whose script is unknown would run after the acquire of the next attempt.
-    pub(super) fn encode(&mut self, request: &Request, mark: &str, buffer: &mut Vec<u8>) -> Form {
-        let form = self.form(request.script());
-        request.write_to(buffer, form, mark);
-        form
+    /// Which connection to which server it is.
+    pub(super) fn opened(&self) -> Opened {
+        Opened { run: self.run_id.clone(), id: self.id }
     }
 
-    /// How `script` is named in the call of it that is written next.
-    pub(super) fn form(&mut self, script: &'static Script) -> Form {
-        if self.known.iter().any(|known| std::ptr::eq(*known, script)) {
-            Form::Sha
-        } else {
-            self.known.push(script);
-            Form::Source
-        }
-    }
-
-    /// The server does not know its scripts any more (SCRIPT FLUSH).
-    pub(super) fn forget_scripts(&mut self) {
-        self.known.clear();
-    }
-
-    /// The server refused its source, and may not know it.
-    pub(super) fn forget(&mut self, script: &'static Script) {
-        self.known.retain(|known| !std::ptr::eq(*known, script));
+    /// The answer to `CLIENT ID`.
+    fn read_client_id(&mut self, deadline: Time) -> Result<Option<u64>, Broken> {
+        Ok(match self.read_any(deadline)? {
+            Reply::Value(Value::Int(id)) => u64::try_from(id).ok(),
+            // The user may not ask.
+            _ => None,
+        })
     }
 
     pub(super) fn run_id(&self) -> &str {
@@ -250,7 +210,7 @@ impl Connection {
         self.clock = Some(clock.map_err(|broken| broken.fault)?);
         let cluster = self.read_text(deadline)?;
         let memory = self.read_text(deadline)?;
-        self.count.by_server = self.read_client_id(deadline).map_err(|broken| broken.fault)?;
+        self.id = self.read_client_id(deadline).map_err(|broken| broken.fault)?;
         self.run_id = field(&server, "run_id").unwrap_or_default().to_owned();
         let limited = field(&memory, "maxmemory").is_some_and(|bytes| bytes != "0");
         let policy = field(&memory, "maxmemory_policy").filter(|policy| *policy != "noeviction");

@@ -10,7 +10,7 @@ use redis::{ErrorKind, RedisError, Value as Reply};
 
 use super::address::Address;
 use super::admit;
-use super::batch::{Answers, Call};
+use super::batch;
 use super::connection::microseconds;
 use super::faults::{Progress, broken_fault, connect_fault, server_fault};
 use super::fitness::{field, unfit};
@@ -18,8 +18,9 @@ use super::listening::{Event, Message, event};
 use super::login::{Said, refused};
 use super::quote::quoted;
 use super::reader::{DEEPEST, LONGEST, Reader, Unread};
-use super::request::{Form, Script, Value};
+use super::request::Value;
 use crate::core::base::Time;
+use crate::core::link::Answers;
 use crate::core::vote::{LARGEST_NUMBER, Vote};
 use crate::error::NodeFault;
 use crate::fuzzing::is_printable;
@@ -38,8 +39,6 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 /// No message is longer, however long what a server has said. The longest of ours have some 400 bytes, and of a
 /// server's words there are up to ten times 200 characters.
 const LONGEST_MESSAGE: usize = 16 * 1024;
-
-static SCRIPT: Script = Script::new("return 1");
 
 /// Answers that come in pieces read as those that come at once. The first two bytes say what the pieces
 /// are, and whether there are timeouts between them.
@@ -135,8 +134,7 @@ fn script_reply(value: Value) {
         assert!(is_printable(probe.identity.run_id()) && probe.identity.run_id().len() <= 64);
     }
     for requests in 1..=4 {
-        let call = Call { requests, script: &SCRIPT, form: Form::Sha };
-        match call.answers(value.clone()) {
+        match batch::answers(value.clone(), requests) {
             Ok(Answers::NothingDone) => assert_eq!(value, Value::Int(0)),
             Ok(Answers::Each(answers)) => assert_eq!(answers.len(), requests),
             Err(same) => assert_eq!(same, value),

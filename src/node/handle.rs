@@ -6,25 +6,24 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crossbeam_channel::bounded;
-use parking_lot::Mutex;
 
 use super::address::Address;
-use super::answers::is_servers_word;
-use super::job::{Answer, Ask, Counted, Job, Release, Sink, Undelivered};
-use super::link::Link;
+use super::job::{Answer, Ask, Asked, Counted, Job, Sink, Undelivered};
 use super::mailbox::{CAPACITY, Mailbox, Refused};
-use super::pending_releases::PendingReleases;
 use super::replicas::{Confirmer, Replicas};
 use super::request::{Part, Request, Script};
 use super::set::NodeSet;
+use super::status::Status;
 use super::subscriber::{Listeners, SubscriberThread};
+use super::surroundings::Asks;
 use super::worker::{Shared, Worker};
 use crate::clock;
 use crate::core::admission::Offset;
 use crate::core::base::Time;
-use crate::core::link::{OldConnections, Repetition, Via};
+use crate::core::link::{self, Link, Purpose, Release, Repetition, Via};
 use crate::core::vote::Failure;
-use crate::error::NodeFault;
+use crate::error::{Cause, NodeFault};
+use crate::observe;
 use crate::stats::NodeStats;
 
 /// The most grants that wait for a node's replicas.
@@ -69,13 +68,7 @@ impl Node {
         unanswered: Arc<AtomicUsize>,
     ) -> io::Result<Self> {
         let mailbox = set.mailbox(index).clone();
-        let shared = Arc::new(Shared {
-            link: Link::new(address.shown().clone(), timeout),
-            pending: PendingReleases::default(),
-            untold: Arc::default(),
-            writes: Default::default(),
-            scripts: Default::default(),
-        });
+        let shared = Arc::new(Shared::new(Status::new(address.shown().clone(), timeout)));
         let confirmer = match replicas {
             None => None,
             Some(replicas) => {
@@ -93,8 +86,12 @@ impl Node {
             mailbox: mailbox.clone(),
             shared: shared.clone(),
             set: set.clone(),
-            old: Mutex::new(OldConnections::new()),
             confirmer,
+            link: Link::new(timeout, set.waits_for_a_try(index)),
+            connection: None,
+            is_up: false,
+            sent: clock::now(),
+            asks: Asks::Probe,
         };
         clock::spawn(format!("quorlock-node-{index}"), move || worker.run())?;
         Ok(Self { index, address, timeout, mailbox, shared, set: set.clone(), unanswered })
@@ -125,10 +122,10 @@ impl Node {
     ) {
         let takes = matches!(ask, Ask::Taking(_));
         let waits = takes && self.set.waits_for_a_try(self.index);
-        let (failure, fault) = match self.shared.link.fault().filter(|_| !waits) {
+        let (failure, fault) = match self.shared.status.fault().filter(|_| !waits) {
             Some(fault) => (Failure::NotSent, fault),
             None => {
-                let job = Job::Ask { ask, sink: sink.clone(), written: false };
+                let job = ask.into_job(self.index, sink.clone());
                 let Err(refused) = send(&self.mailbox, job) else { return };
                 // That there is no room says nothing of whether the node can be reached.
                 let failure = if waits { Failure::Error } else { Failure::NotSent };
@@ -168,28 +165,26 @@ impl Node {
         refusals: Option<u32>,
     ) {
         let mut sink = sink;
-        let fault = self.shared.link.fault();
+        let fault = self.shared.status.fault();
         if let (Some(fault), Some(sink)) = (fault.clone(), sink.take_if(|_| fault.is_some())) {
             sink.answer(self.index, Err(Undelivered { failure: Failure::NotSent, fault }));
         }
-        let release = Release {
+        let asked = Asked {
+            node: self.index,
             request: request.clone(),
             sink,
-            until,
-            repetition,
             unanswered: fault.is_none().then(|| Counted::by(&self.unanswered)),
             untold: Some(Counted::by(&self.shared.untold)),
-            refusals,
         };
+        let release = Release { until, repetition, refusals };
         // The worker alone moves releases to those that are kept, so that none is left there by a
-        // reconnect that happens just now. Except when the mailbox is full.
-        if let Err(refused) = self.mailbox.send(Job::Release(release)) {
-            let (fault, job) = self.refused(refused);
-            job.answer(self.index, Err(Undelivered { failure: Failure::NotSent, fault }));
-            if let Job::Release(release) = job {
-                self.shared.pending.keep(release, self.shared.link.node(), clock::now());
-                // The worker may have emptied the mailbox meanwhile, and sleep.
-                self.mailbox.wake_subscriber();
+        // reconnect that happens just now.
+        let job = Job::new(asked, Purpose::Release(release));
+        if let Err(refused) = self.mailbox.send(job) {
+            let (fault, mut job) = self.refused(refused);
+            observe::release_dropped(self.shared.status.node());
+            if let Some(sink) = link::Request::take_caller(&mut job.request) {
+                sink.answer(self.index, Err(Undelivered { failure: Failure::NotSent, fault }));
             }
         }
     }
@@ -218,19 +213,19 @@ impl Node {
 
     /// What is wrong with the node, if it is known to be down.
     pub(crate) fn fault(&self) -> Option<NodeFault> {
-        self.shared.link.fault()
+        self.shared.status.fault()
     }
 
     /// Whether the node is known to be down by its own word: it answers, and says that it is loading, busy, or
     /// takes no writes.
     pub(crate) fn says_no(&self) -> bool {
-        self.fault().is_some_and(|fault| is_servers_word(&fault))
+        self.fault().is_some_and(|fault| fault.cause() != Cause::Way)
     }
 
     /// Why the node has not answered for as long as `waited`. That is no fault of it if it was not
     /// all the time it has, but only as long as the others took to settle the matter (not `late`).
     pub(crate) fn silence(&self, waited: Duration, late: bool) -> Option<NodeFault> {
-        self.shared.link.silence(waited, late)
+        self.shared.status.silence(waited, late)
     }
 
     /// That time in milliseconds of the node's own clock, or somewhat before; 0 if it is not known.
@@ -249,24 +244,28 @@ impl Node {
     }
 
     /// Forgets what is of no use any more, and returns whether the node has anything to be told.
-    pub(crate) fn tidy(&self, now: Time) -> bool {
-        let left = [self.mailbox.tidy(), self.shared.pending.tidy(now), !self.is_told()];
-        left.contains(&true)
+    pub(crate) fn tidy(&self) -> bool {
+        let keeps_any = self.shared.keeps_any.load(Ordering::Relaxed);
+        if keeps_any {
+            self.shared.is_to_tidy.store(true, Ordering::Relaxed);
+            self.mailbox.wake_subscriber();
+        }
+        [self.mailbox.tidy(), keeps_any, !self.is_told()].contains(&true)
     }
 
     /// Of a node that is down its worker may not have taken them out of the mailbox yet: it tries to connect.
     fn kept_releases(&self) -> usize {
-        match self.shared.link.fault() {
+        match self.shared.status.fault() {
             Some(_) => self.shared.untold.load(Ordering::SeqCst),
-            None => self.shared.pending.len(),
+            None => self.shared.kept.load(Ordering::Relaxed),
         }
     }
 
     pub(crate) fn stats(&self) -> NodeStats {
-        let (link, connected) = (&self.shared.link, self.shared.link.is_up());
-        let fault = link.fault().or_else(|| self.set.problem(self.index));
+        let (status, connected) = (&self.shared.status, self.shared.status.is_up());
+        let fault = status.fault().or_else(|| self.set.problem(self.index));
         NodeStats {
-            node: link.node().to_string(),
+            node: status.node().to_string(),
             connected,
             fault: fault.map(|fault| fault.what().to_owned()),
             writes: self.shared.writes.load(Ordering::Relaxed),
@@ -290,7 +289,7 @@ impl Node {
                 (what.to_owned(), job)
             }
         };
-        (NodeFault::new(self.shared.link.node(), what), job)
+        (NodeFault::new(self.shared.status.node(), what), job)
     }
 }
 

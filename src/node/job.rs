@@ -3,34 +3,19 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::request::{Request, Value};
+use super::request::{Request, Script, Value};
 use crate::core::base::Time;
-use crate::core::link::{Repetition, Via};
-use crate::core::vote::Failure;
+use crate::core::link::{self, Fault, Meaning, Purpose, Rejection, Via};
 use crate::error::{Cause, NodeFault};
 
 /// A node's answer, or why there is none.
 pub(crate) type Answer = Result<Value, Undelivered>;
 
 /// A request without an answer.
-#[derive(Clone, Debug)]
-pub(crate) struct Undelivered {
-    pub(crate) failure: Failure,
-    pub(crate) fault: NodeFault,
-}
+pub(crate) type Undelivered = link::Undelivered<NodeFault>;
 
-impl Undelivered {
-    /// A request for a lock that nobody holds (`takes`) is lost for good where the node rejects us for good. Where it does so
-    /// for now, it can be reached, and others may have their locks there.
-    pub(super) fn new(failure: Failure, fault: NodeFault, takes: bool) -> Self {
-        let failure = match fault.cause() {
-            Cause::Changing if takes => Failure::Error,
-            _ if takes && fault.is_for_good() => Failure::Rejected,
-            _ => failure,
-        };
-        Self { failure, fault }
-    }
-}
+/// One request to a node, as its connection carries it.
+pub(super) type Job = link::Job<Asked>;
 
 /// The caller that asked a node something. Called on the worker threads (on the caller's own when the node
 /// is known to be down), so it must be quick and never block.
@@ -56,107 +41,88 @@ pub(crate) enum Ask {
     Anyway(Arc<Request>),
     /// This, for a lock that is held: where the node serves holders.
     Holding(Arc<Request>),
-    /// This, for a lock that nobody holds: under the mark under which the node grants at the moment at
-    /// which it is written. So a copy that is sent again after a restart never comes with the mark
-    /// of before.
+    /// This, for a lock that nobody holds: under the mark under which the node grants when it is written.
     Taking(Arc<Request>),
 }
 
-/// One request in a mailbox.
-pub(super) enum Job {
-    /// A question; worth nothing to anybody once its asker has gone.
-    Ask {
-        ask: Ask,
-        sink: Arc<dyn Sink>,
-        /// A copy was written before.
-        written: bool,
-    },
-    /// A release; must reach the node as long as the key can be there, asker or not.
-    Release(Release),
+impl Ask {
+    pub(super) fn into_job(self, node: usize, sink: Arc<dyn Sink>) -> Job {
+        let (request, purpose) = match self {
+            Self::Anyway(request) => (request, Purpose::Anyway),
+            Self::Holding(request) => (request, Purpose::Holding),
+            Self::Taking(request) => (request, Purpose::Taking),
+        };
+        let (sink, unanswered, untold) = (Some(sink), None, None);
+        Job::new(Asked { node, request, sink, unanswered, untold }, purpose)
+    }
 }
 
-pub(super) struct Release {
+/// A call of a script, and its caller.
+pub(super) struct Asked {
+    pub(super) node: usize,
     pub(super) request: Arc<Request>,
     pub(super) sink: Option<Arc<dyn Sink>>,
-    /// When the key is gone by itself; `None` if that cannot be told.
-    pub(super) until: Option<Time>,
-    /// Of one that may not be done when it is answered.
-    pub(super) repetition: Option<Box<Repetition>>,
-    /// Present until the release is answered, or the node turns out to be down. That it is written
+    /// Of a release: present until it is answered, or the node turns out to be down. That it is written
     /// is not enough: the server may have closed the connection, or have forgotten the script.
     pub(super) unanswered: Option<Counted>,
-    /// Present until the node has answered the release, be it with a refusal, however long it is down; or until the key is gone.
+    /// Of a release: present until the node has answered it, be it with a refusal, however long it is down; or until the key is
+    /// gone.
     pub(super) untold: Option<Counted>,
-    /// How often the node has refused it. `None`: what it is told is no release of a key, and is not told again.
-    pub(super) refusals: Option<u32>,
 }
 
-impl Release {
-    /// Nobody waits for its answer any more.
-    pub(super) fn is_unheard(&mut self) {
-        self.sink = None;
+impl link::Request for Asked {
+    type Script = &'static Script;
+    type Value = Value;
+    type Fault = NodeFault;
+    type Caller = Arc<dyn Sink>;
+
+    fn script(&self) -> &'static Script {
+        self.request.script()
+    }
+
+    fn batch(&self) -> Option<&'static Script> {
+        self.request.script().batch().map(|(_, batch)| batch)
+    }
+
+    fn goes_last(&self) -> bool {
+        self.request.script().goes_last()
+    }
+
+    fn meaning(&self, answer: &Value) -> Meaning {
+        self.request.meaning(answer)
+    }
+
+    fn sending(&self, via: Via, _now: Time) -> bool {
+        self.sink.as_ref().is_none_or(|sink| sink.sending(self.node, via))
+    }
+
+    fn unsent(&self) {
+        if let Some(sink) = &self.sink {
+            sink.unsent(self.node);
+        }
+    }
+
+    fn take_caller(&mut self) -> Option<Arc<dyn Sink>> {
         self.unanswered = None;
+        self.sink.take()
+    }
+
+    fn is_told(&mut self) {
+        self.untold = None;
     }
 }
 
-impl Job {
-    pub(super) fn sink(&self) -> Option<&Arc<dyn Sink>> {
-        match self {
-            Self::Ask { sink, .. } => Some(sink),
-            Self::Release(Release { sink, .. }) => sink.as_ref(),
+impl Fault for NodeFault {
+    fn rejection(&self) -> Rejection {
+        match self.cause() {
+            Cause::Changing => Rejection::ForNow,
+            _ if self.is_for_good() => Rejection::ForGood,
+            _ => Rejection::Not,
         }
     }
 
-    pub(super) fn request(&self) -> &Request {
-        match self {
-            Self::Ask {
-                ask: Ask::Anyway(request) | Ask::Holding(request) | Ask::Taking(request),
-                ..
-            }
-            | Self::Release(Release { request, .. }) => request,
-        }
-    }
-
-    /// Whether it wants a lock that nobody holds.
-    pub(super) fn is_taking(&self) -> bool {
-        matches!(self, Self::Ask { ask: Ask::Taking(_), .. })
-    }
-
-    /// Whether it is asked for a lock that is held.
-    pub(super) fn is_holding(&self) -> bool {
-        matches!(self, Self::Ask { ask: Ask::Holding(_), .. })
-    }
-
-    /// The node's clock was seen not to be where it had to be, at that time; the answer comes next.
-    pub(super) fn clock_moved(&self, node: usize, seen_at: Time) {
-        if let Some(sink) = self.sink() {
-            sink.clock_moved(node, seen_at);
-        }
-    }
-
-    /// Whether to write it now.
-    pub(super) fn sending(&self, node: usize, via: Via) -> bool {
-        self.sink().is_none_or(|sink| sink.sending(node, via))
-    }
-
-    /// The copy that was written last has certainly not run, nor will it.
-    pub(super) fn is_unsent(&self, node: usize) {
-        if let Some(sink) = self.sink() {
-            sink.unsent(node);
-        }
-    }
-
-    /// A copy is being written.
-    pub(super) fn is_written(&mut self) {
-        if let Self::Ask { written, .. } = self {
-            *written = true;
-        }
-    }
-
-    pub(super) fn answer(&self, node: usize, answer: Answer) {
-        if let Some(sink) = self.sink() {
-            sink.answer(node, answer);
-        }
+    fn lacks_permission(&self) -> bool {
+        matches!(self.cause(), Cause::NoPermission | Cause::NoScripts)
     }
 }
 

@@ -29,7 +29,7 @@ impl Worker {
     /// Has a thread look which server answers, if that is due. Returns when it is due next.
     pub(super) fn look(&self) -> Time {
         let (is_due, next) = self.set.looks(self.node, clock::now());
-        if is_due && !self.shared.link.looks.swap(true, Ordering::Relaxed) {
+        if is_due && !self.shared.status.looks.swap(true, Ordering::Relaxed) {
             let (node, timeout) = (self.node, self.timeout);
             let (address, set) = (self.address.clone(), self.set.clone());
             let shared = self.shared.clone();
@@ -41,11 +41,11 @@ impl Worker {
                 for address in addresses.iter().cycle().take(connections) {
                     let _ = look_by(Connection::open_at(address, timeout), timeout, &set, node);
                 }
-                shared.link.looks.store(false, Ordering::Relaxed);
+                shared.status.looks.store(false, Ordering::Relaxed);
             };
             // Without a thread, the next look comes.
             if clock::spawn(format!("quorlock-look-{node}"), look).is_err() {
-                self.shared.link.looks.store(false, Ordering::Relaxed);
+                self.shared.status.looks.store(false, Ordering::Relaxed);
             }
         }
         next

@@ -16,6 +16,9 @@ use crate::core::base::give_room_back;
 /// a process has threads.
 pub(super) const CAPACITY: usize = 4_096;
 
+/// The most releases that wait for a worker. They wait behind other requests while the node is silent, and must not get lost.
+const RELEASES: usize = 65_536;
+
 #[derive(Default)]
 pub(super) struct Mailbox {
     state: Mutex<MailboxState>,
@@ -116,10 +119,9 @@ impl Mailbox {
         jobs.extend(state.jobs.drain(..room));
     }
 
-    /// Puts jobs back that were taken, before what has come since.
-    pub(super) fn put_back(&self, jobs: Vec<Job>) {
-        let mut state = self.state.lock();
-        jobs.into_iter().rev().for_each(|job| state.jobs.push_front(job));
+    /// Returns true if no job is there.
+    pub(super) fn is_empty(&self) -> bool {
+        self.state.lock().jobs.is_empty()
     }
 
     /// Gives room back that was needed once, and returns whether a job is there.
@@ -148,7 +150,9 @@ impl MailboxState {
     fn push(&mut self, job: Job) -> Result<(), Refused> {
         if self.abandoned {
             return Err(Refused::Abandoned(job));
-        } else if self.jobs.len() >= CAPACITY {
+        }
+        let most = if job.release().is_some() { RELEASES } else { CAPACITY };
+        if self.jobs.len() >= most {
             return Err(Refused::Full(job));
         }
         self.jobs.push_back(job);
@@ -177,7 +181,8 @@ mod tests {
     use super::*;
     use crate::clock;
     use crate::core::base::Time;
-    use crate::node::job::Release;
+    use crate::core::link::{Purpose, Release};
+    use crate::node::job::Asked;
     use crate::node::{Request, Script};
 
     static SCRIPT: Script = Script::new("return 1");
@@ -187,26 +192,16 @@ mod tests {
     fn job(ms: u64) -> Job {
         let until = Some(Time::from_start(Duration::from_millis(ms)));
         let request = Arc::new(Request::new(&SCRIPT, 0, &[]));
-        Job::Release(Release {
-            request,
-            sink: None,
-            until,
-            repetition: None,
-            unanswered: None,
-            untold: None,
-            refusals: Some(0),
-        })
+        let (sink, unanswered, untold) = (None, None, None);
+        let asked = Asked { node: 0, request, sink, unanswered, untold };
+        Job::new(asked, Purpose::Release(Release { until, repetition: None, refusals: Some(0) }))
     }
 
     fn taken(mailbox: &Mailbox, most: usize) -> Vec<Duration> {
         let mut jobs = Vec::new();
         mailbox.take(&mut jobs, most);
-        let when = |job: &Job| match job {
-            Job::Release(Release { until: Some(until), .. }) => {
-                until.since(Time::from_start(ms(0)))
-            }
-            _ => panic!("only releases were sent"),
-        };
+        let until = |job: &Job| job.release().and_then(|it| it.until).expect("a release");
+        let when = |job: &Job| until(job).since(Time::from_start(ms(0)));
         jobs.iter().map(when).collect()
     }
 
@@ -229,9 +224,9 @@ mod tests {
     #[test]
     fn a_mailbox_that_was_full_gives_the_room_back() {
         let mailbox = Mailbox::default();
-        (0..CAPACITY).for_each(|i| assert!(mailbox.send(job(i as u64)).is_ok()));
+        (0..RELEASES).for_each(|i| assert!(mailbox.send(job(i as u64)).is_ok()));
         assert!(mailbox.tidy(), "the jobs are there");
-        assert_eq!(taken(&mailbox, CAPACITY - 1).len(), CAPACITY - 1);
+        assert_eq!(taken(&mailbox, RELEASES - 1).len(), RELEASES - 1);
         assert!(mailbox.tidy());
         assert!(mailbox.state.lock().jobs.capacity() < 10);
         assert_eq!(taken(&mailbox, 10).len(), 1);
@@ -241,11 +236,11 @@ mod tests {
     #[test]
     fn a_full_mailbox_gives_the_job_back_and_can_still_be_woken() {
         let mailbox = Mailbox::default();
-        for i in 0..CAPACITY {
+        for i in 0..RELEASES {
             assert!(mailbox.send(job(i as u64)).is_ok());
         }
-        assert!(matches!(mailbox.send(job(0)), Err(Refused::Full(Job::Release(_)))));
-        assert_eq!(taken(&mailbox, usize::MAX).len(), CAPACITY);
+        assert!(matches!(mailbox.send(job(0)), Err(Refused::Full(_))));
+        assert_eq!(taken(&mailbox, usize::MAX).len(), RELEASES);
         mailbox.wake_subscriber();
         assert_eq!(mailbox.wait(LONG), Found::Something);
         assert_eq!(mailbox.wait(Duration::ZERO), Found::Nothing, "it was told once");
@@ -273,7 +268,7 @@ mod tests {
         mailbox.wake_worker();
         let (found, jobs) = told.recv_timeout(LONG).expect("it is awake");
         assert_eq!((found, jobs), (Found::Something, vec![ms(0), ms(1), ms(2)]));
-        for i in 3..CAPACITY {
+        for i in 3..RELEASES {
             assert!(mailbox.put(job(i as u64)).is_ok());
         }
         (0..3).for_each(|i| assert!(mailbox.put(job(i)).is_ok()));

@@ -7,14 +7,11 @@ mod address;
 mod addresses;
 mod admission_view;
 mod admit;
-mod answers;
 mod batch;
 mod check;
 mod connection;
 mod disagreement;
-mod exchange;
 mod faults;
-mod fence_off;
 mod fitness;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
@@ -22,23 +19,21 @@ mod handle;
 #[cfg(feature = "diagnosis")]
 mod inspection;
 mod job;
-mod link;
 mod listening;
 mod login;
 mod look;
 mod mailbox;
 mod opening;
-mod pending_releases;
-mod probes;
 mod quote;
 mod reader;
 mod replicas;
 mod request;
 #[cfg(feature = "diagnosis")]
 mod rights;
-mod send_permit;
 mod set;
+mod status;
 mod subscriber;
+mod surroundings;
 #[cfg(feature = "tls")]
 mod tls;
 mod url_parts;
@@ -49,10 +44,9 @@ pub(crate) use address::Address;
 #[cfg(all(test, feature = "embedded"))]
 pub(crate) use admit::{read as read_probe, request as probe_request};
 #[cfg(all(test, feature = "embedded"))]
-pub(crate) use batch::{Answers, Call, evals, put_in_order};
+pub(crate) use batch::{answers as read_answers, eval};
 #[cfg(all(test, feature = "embedded"))]
 pub(crate) use check::{read as read_check, request as check_request};
-pub(crate) use connection::GRACE;
 #[cfg(feature = "diagnosis")]
 pub(crate) use disagreement::SEVERAL_SERVERS;
 pub(crate) use handle::Node;
@@ -60,7 +54,7 @@ pub(crate) use handle::Node;
 pub(crate) use inspection::{Facts, Inspection, Memory, Persistence, node_states};
 pub(crate) use job::{Answer, Ask, Sink, Undelivered};
 pub(crate) use replicas::Replicas;
-pub(crate) use request::{Meaning, Part, Request, RequestBuilder, Script, Value};
+pub(crate) use request::{Part, Request, RequestBuilder, Script, Value};
 #[cfg(feature = "diagnosis")]
 pub(crate) use rights::{Refusal, Refused, Serves};
 pub(crate) use set::NodeSet;

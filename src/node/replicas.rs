@@ -10,11 +10,12 @@ use std::time::Duration;
 use crossbeam_channel::Receiver;
 
 use super::address::Address;
-use super::connection::{Broken, Connection, GRACE, Reply};
+use super::connection::{Broken, Connection, Reply};
 use super::job::{Sink, Undelivered};
 use super::request::Value;
 use crate::clock;
 use crate::core::base::exact;
+use crate::core::link::GRACE;
 use crate::core::vote::Failure;
 use crate::error::NodeFault;
 

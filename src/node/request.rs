@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use super::quote::quoted;
+use crate::core::link::{Form, Meaning};
 
 macro_rules! shared {
     ($($name:literal),* $(,)?) => {
@@ -55,21 +56,11 @@ pub(crate) struct Script {
     by_sha: OnceLock<Vec<u8>>,
 }
 
-/// What an answer means to the transport. The script that is answered says it; the transport looks into no answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Meaning {
-    /// The lock is granted. It counts if the node's clock is where it has to be, and once its replicas have the key.
-    Granted,
-    /// The node's mark is another one than that under which it was asked.
-    NotAdmitted,
-    /// The holder's key is there.
-    Kept,
-    /// The same, and it counts once the node's replicas have it.
-    Confirmed,
-    /// The holder's key was gone, and is set again on a node that grants nothing to newcomers.
-    RepairedInQuarantine,
-    /// Nothing that concerns the transport. Said to a holder, it may be so because the node's clock was set.
-    Other,
+/// Each script is one static value.
+impl PartialEq for Script {
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::eq(self, other)
+    }
 }
 
 impl Script {
@@ -98,7 +89,7 @@ impl Script {
     }
 
     /// Returns true for a script whose calls go behind all others of one write.
-    pub(super) const fn goes_last(&self) -> bool {
+    pub(crate) const fn goes_last(&self) -> bool {
         self.goes_last
     }
 
@@ -124,7 +115,7 @@ impl Script {
         })
     }
 
-    pub(super) fn batch(&self) -> Option<(&'static str, &'static Script)> {
+    pub(crate) fn batch(&self) -> Option<(&'static str, &'static Script)> {
         self.batch
     }
 
@@ -237,7 +228,7 @@ impl Request {
         redis::from_redis_value(command).expect("a list of strings")
     }
 
-    pub(super) fn script(&self) -> &'static Script {
+    pub(crate) fn script(&self) -> &'static Script {
         self.script
     }
 
@@ -335,15 +326,6 @@ fn write_head(buffer: &mut Vec<u8>, sign: u8, count: usize) {
     buffer.push(sign);
     buffer.extend_from_slice(itoa::Buffer::new().format(count).as_bytes());
     buffer.extend_from_slice(b"\r\n");
-}
-
-/// How a script is named to the server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
-    /// By its hash: short, and refused with NOSCRIPT by a server that has not seen it.
-    Sha,
-    /// With its source, which the server remembers until it restarts or is told to forget.
-    Source,
 }
 
 /// What a script answered.

@@ -12,22 +12,15 @@ use super::admission_view::AdmissionView;
 use super::job::Undelivered;
 use super::mailbox::Mailbox;
 use crate::core::admission::{
-    Admission, Chance, Checked, ClockNews, ClockVerdict, Configuration, Grants, NextProbe,
-    NodeState, Offset, Past, Probe,
+    Admission, Chance, Checked, ClockNews, Configuration, Grants, NextProbe, NodeState, Offset,
+    Past, Probe,
 };
-use crate::core::base::{Mechanism, Time};
+use crate::core::base::Time;
+use crate::core::link::ClockVerdict;
 use crate::core::vote::waits_for_a_try;
 use crate::error::NodeFault;
 use crate::observe;
 use crate::random::random;
-
-/// So many probes of a node there are at most within that time. A server that does not keep its mark, or whose
-/// clock is somewhere else each time, would be probed as often as the network allows, and others with it.
-const MOST_PROBES: u32 = 16;
-const WITHIN: Duration = Duration::from_millis(100);
-
-/// How long after a probe that a node refused to probe again.
-const PROBE_AGAIN: Duration = Duration::from_secs(1);
 
 /// All nodes of a client.
 pub(crate) struct NodeSet {
@@ -185,31 +178,17 @@ impl NodeSet {
         }
     }
 
+    /// Until when nothing has to be asked about the node: see `Admission::settled_until`.
+    pub(super) fn settled_until(&self, node: usize) -> Option<Time> {
+        self.known.lock().admission.settled_until(node)
+    }
+
     /// What to do about the node now.
     pub(super) fn next(&self, node: usize, now: Time) -> NextProbe {
         let mut known = self.known.lock();
-        if let Some(until) = known.admission.settled_until(node).filter(|until| now < *until) {
-            return NextProbe::Wait(until);
-        }
-        let (since, probes) = known.probes[node];
-        if since.after(WITHIN) <= now {
-            known.probes[node] = (now, 0);
-        } else if probes >= MOST_PROBES && Mechanism::ProbesAreBounded.is_on() {
-            return NextProbe::Wait(since.after(WITHIN));
-        }
-        if let Some((_, since)) = &known.refusals[node] {
-            let again = since.after(PROBE_AGAIN);
-            if now < again {
-                return NextProbe::Wait(again);
-            }
-        }
         let chance = Chance { id: random(), jitter: random() };
         let set_time = known.admission.set_time(now);
-        let next = known.admission.next(node, now, set_time, chance);
-        if !matches!(next, NextProbe::Wait(_)) {
-            known.probes[node].1 += 1;
-        }
-        next
+        known.admission.next(node, now, set_time, chance)
     }
 
     /// The node has answered a probe.
@@ -278,8 +257,8 @@ impl NodeSet {
     }
 
     /// The node refuses to be probed, or to have its mark changed.
-    pub(super) fn refused(&self, node: usize, fault: NodeFault, now: Time) {
-        self.known.lock().refusals[node] = Some((fault, now));
+    pub(super) fn refused(&self, node: usize, fault: NodeFault) {
+        self.known.lock().refusals[node] = Some(fault);
     }
 
     /// What is wrong with a node that is no master, as its last probe shows.
@@ -332,7 +311,7 @@ impl NodeSet {
 
     /// Why the node refuses to be probed, if it does.
     pub(crate) fn refusal(&self, node: usize) -> Option<NodeFault> {
-        self.known.lock().refusals[node].as_ref().map(|(fault, _)| fault.clone())
+        self.known.lock().refusals[node].clone()
     }
 
     /// The quarantine that was seen of the node, if it is in one: see `Admission::quarantine`.
@@ -344,40 +323,5 @@ impl NodeSet {
     pub(crate) fn admit(&self, node: usize, id: u64) {
         self.known.lock().admission.admit(node, id);
         self.mailboxes[node].wake_subscriber();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::core::base::without;
-
-    /// How many probes there are at one instant of a node that is never as it should be.
-    fn probes_at_once(set: &NodeSet, now: Time) -> usize {
-        (0..100).filter(|_| !matches!(set.next(0, now), NextProbe::Wait(_))).count()
-    }
-
-    fn set() -> Arc<NodeSet> {
-        let names: Arc<[Arc<str>]> = ["redis://a", "redis://b", "redis://c"].map(Arc::from).into();
-        let configuration = Configuration {
-            set_name: "default".to_owned(),
-            nodes: names.len(),
-            max_ttl: Duration::from_secs(10),
-            clock_tolerance: Duration::from_millis(100),
-            quarantine: true,
-            index: None,
-        };
-        NodeSet::new(b"mark".to_vec(), &names, &configuration, false)
-    }
-
-    #[test]
-    fn without_the_bound_a_node_is_probed_as_often_as_it_can_be() {
-        let (bounded, now) = (set(), Time::from_start(WITHIN));
-        assert_eq!(probes_at_once(&bounded, now), 16);
-        assert_eq!(bounded.next(0, now), NextProbe::Wait(now.after(WITHIN)));
-        assert_eq!(probes_at_once(&bounded, now.after(WITHIN)), 16);
-        let unbounded = set();
-        let probes = || probes_at_once(&unbounded, now);
-        assert_eq!(without(&[Mechanism::ProbesAreBounded], probes), 100);
     }
 }

@@ -1,51 +1,58 @@
-//! The thread of one node: takes jobs out of the mailbox, and keeps the connection.
+//! The thread of one node: it does what the machine of the connection says.
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crossbeam_channel::Sender;
-use parking_lot::Mutex;
 
 use super::address::Address;
-use super::connection::{Broken, Connection};
-use super::job::{Job, Release, Undelivered};
-use super::link::Link;
-use super::mailbox::{Found, Mailbox};
-use super::pending_releases::PendingReleases;
+use super::batch;
+use super::connection::{Broken, Connection, Reply, TIME, write_end};
+use super::job::{Asked, Undelivered};
+use super::mailbox::{self, Mailbox};
 use super::replicas::Unreplicated;
+use super::request::Value;
 use super::set::NodeSet;
+use super::status::Status;
+use super::surroundings::{Around, Asks, Found, Question};
 use crate::clock;
-use crate::core::base::{Backoff, Time};
-use crate::core::link::OldConnections;
-use crate::core::vote::Failure;
+use crate::core::base::Time;
+use crate::core::link::{
+    self, Answered, Awaited, Command, Event, Failure, Link, Meaning, Step, Told,
+};
 use crate::error::NodeFault;
-use crate::random::random;
+use crate::observe;
 
-/// The most jobs that go into one write.
-const BATCH: usize = 256;
-
-const RECONNECT: Backoff =
-    Backoff { min: Duration::from_millis(20), max: Duration::from_millis(1_000) };
-
-/// The shortest time between the beginnings of two tries to connect, however many attempts wait for one.
-/// Without it, a host that accepts connections and closes them would see thousands a second, until ports
-/// run out.
-const BETWEEN_TRIES: Duration = Duration::from_millis(5);
-
-/// How long a worker whose client has gone goes on for a release of which nobody knows how long it
-/// is needed, that is repeated, or that the node has refused.
-const LINGER: Duration = Duration::from_secs(60);
+/// About as many bytes as a call has.
+const A_CALL: usize = 400;
 
 /// What a worker shares with the handle of its node.
 pub(super) struct Shared {
-    pub(super) link: Link,
-    pub(super) pending: PendingReleases,
+    pub(super) status: Status,
     /// How many releases the node has not answered: in the mailbox, written or kept.
     pub(super) untold: Arc<AtomicUsize>,
+    /// How many releases are kept, since the node could not be told or has refused them.
+    pub(super) kept: AtomicUsize,
+    /// Any release is kept, or is told again; those of no use are to be dropped.
+    pub(super) keeps_any: AtomicBool,
+    pub(super) is_to_tidy: AtomicBool,
     pub(super) writes: AtomicU64,
     pub(super) scripts: AtomicU64,
+}
+
+impl Shared {
+    pub(super) fn new(status: Status) -> Self {
+        Self {
+            status,
+            untold: Arc::default(),
+            kept: AtomicUsize::new(0),
+            keeps_any: AtomicBool::new(false),
+            is_to_tidy: AtomicBool::new(false),
+            writes: AtomicU64::new(0),
+            scripts: AtomicU64::new(0),
+        }
+    }
 }
 
 pub(super) struct Worker {
@@ -56,10 +63,16 @@ pub(super) struct Worker {
     pub(super) shared: Arc<Shared>,
     /// What is known of all nodes.
     pub(super) set: Arc<NodeSet>,
-    /// The connections that were given up, and may still deliver what was written over them.
-    pub(super) old: Mutex<OldConnections>,
     /// Takes the grants that count once they are replicated.
     pub(super) confirmer: Option<Sender<Unreplicated>>,
+    pub(super) link: Link<Asked, Question>,
+    pub(super) connection: Option<Connection>,
+    /// The node is usable over that connection.
+    pub(super) is_up: bool,
+    /// When the last write began.
+    pub(super) sent: Time,
+    /// What is asked about the node.
+    pub(super) asks: Asks,
 }
 
 impl Drop for Worker {
@@ -69,275 +82,272 @@ impl Drop for Worker {
 }
 
 impl Worker {
-    /// Works until the mailbox is closed, and all that was in it is done; for releases
-    /// that a node which is down has to get, as long as [`LINGER`] allows.
-    pub(super) fn run(self) {
-        let mut tries = 0;
-        let mut orphaned = None;
-        // Jobs that wait for the next try to connect.
-        let mut waiting = Vec::new();
-        loop {
-            let tried_at = clock::now();
-            self.shared.link.busy();
-            let opened = self.open();
-            self.shared.link.idle();
-            let fault = match opened {
-                Ok(connection) => {
-                    self.shared.link.set_up();
-                    tries = 0;
-                    match self.serve(connection, &mut waiting, &mut orphaned) {
-                        ControlFlow::Continue(fault) => fault,
-                        ControlFlow::Break(()) => return,
+    /// Works until the mailbox is closed, and all that was in it is done; for releases that a node which is down has to get, as
+    /// long as the machine says.
+    pub(super) fn run(mut self) {
+        let mut step = self.poll();
+        while step != Step::End {
+            step = self.carry_out(step);
+        }
+    }
+
+    /// Does what comes next, and returns what follows.
+    pub(super) fn carry_out(&mut self, step: Step) -> Step {
+        let done = match step {
+            Step::Connect => {
+                self.shared.status.busy();
+                let opened = Connection::open(&self.address, self.timeout);
+                self.connected(opened);
+                Ok(())
+            }
+            Step::Write => self.write(),
+            Step::Read(awaited, deadline) => self.read(awaited, deadline),
+            Step::Close => {
+                self.close();
+                Ok(())
+            }
+            Step::Wait(until) => {
+                self.wait(until);
+                Ok(())
+            }
+            Step::End => Ok(()),
+        };
+        if let Err(mut broken) = done {
+            if !self.is_up {
+                broken.fault = self.shared.status.not_connected(broken.fault);
+            }
+            self.tell(|link, around| link.handle_broken(broken, clock::now(), around));
+        }
+        self.poll()
+    }
+
+    /// Asks the machine what comes next, and hands out what it has for others.
+    pub(super) fn poll(&mut self) -> Step {
+        let (set, status) = (&self.set, &self.shared.status);
+        let mut around = Around { node: self.node, set, status };
+        let step = self.link.poll(clock::now(), &mut around);
+        self.hand_out();
+        if self.link.is_up() && !std::mem::replace(&mut self.is_up, true) {
+            self.came_up();
+        }
+        self.shared.kept.store(self.link.kept_releases(), Ordering::Relaxed);
+        self.shared.keeps_any.store(self.link.keeps_any(), Ordering::Relaxed);
+        step
+    }
+
+    fn tell(&mut self, tell: impl FnOnce(&mut Link<Asked, Question>, &mut Around<'_>)) {
+        let (set, status) = (&self.set, &self.shared.status);
+        tell(&mut self.link, &mut Around { node: self.node, set, status });
+        self.hand_out();
+    }
+
+    fn hand_out(&mut self) {
+        while let Some(event) = self.link.poll_event() {
+            match event {
+                Event::Answered(answered) => self.deliver(answered),
+                Event::Unwanted(_) => {}
+                Event::ReleaseRefused(fault) => observe::release_refused(&fault),
+                Event::ReleaseDropped => observe::release_dropped(self.shared.status.node()),
+            }
+        }
+    }
+
+    /// Hands out an answer; behind the node's replicas, where it counts only with them.
+    fn deliver(&self, answered: Answered<Asked>) {
+        let Answered { caller, meaning, clock_moved, mut answer } = answered;
+        if let Some(seen_at) = clock_moved {
+            caller.clock_moved(self.node, seen_at);
+        }
+        let waits = matches!(meaning, Meaning::Granted | Meaning::Confirmed);
+        if let (Some(confirmer), true, Ok(value)) = (&self.confirmer, waits, &answer) {
+            let run_id = self.connection.as_ref().map_or("", Connection::run_id).to_owned();
+            let grant = Unreplicated { sink: caller.clone(), value: value.clone(), run_id };
+            if confirmer.try_send(grant).is_ok() {
+                return;
+            }
+            let what = "too many locks wait for this node's replicas already";
+            let fault = NodeFault::new(self.shared.status.node(), what);
+            answer = Err(Undelivered { failure: Failure::Unknown, fault });
+        }
+        caller.answer(self.node, answer);
+    }
+
+    /// A connection was opened, or could not be.
+    pub(super) fn connected(&mut self, opened: Result<Connection, NodeFault>) {
+        self.is_up = false;
+        match opened {
+            Ok(connection) => {
+                if let Some(policy) = connection.evicts() {
+                    self.shared.status.evicts(policy);
+                }
+                let opened = connection.opened();
+                self.connection = Some(connection);
+                self.tell(|link, _| link.handle_opened(opened, clock::now()));
+            }
+            Err(fault) => {
+                self.connection = None;
+                let fault = self.shared.status.not_connected(fault);
+                self.tell(|link, around| link.handle_not_opened(fault, clock::now(), around));
+            }
+        }
+    }
+
+    /// The node may be used over the new connection.
+    fn came_up(&self) {
+        let Some(connection) = &self.connection else { return };
+        connection.address.has_answered();
+        // Of a server that does not let us probe it. Else it is known by now, along with what there is
+        // to compare it with, and a caller that waits for it need not wait again.
+        if let Some(clock) = connection.clock().filter(|_| self.set.clock(self.node).is_none()) {
+            self.set.set_clock(self.node, clock);
+        }
+    }
+
+    fn write(&mut self) -> Result<(), Broken> {
+        let Some(connection) = &mut self.connection else { return Ok(()) };
+        self.shared.status.busy();
+        let (mut buffer, mut scripts) = (Vec::with_capacity(A_CALL), 0);
+        let (asks, mark_key) = (&mut self.asks, self.set.mark_key());
+        self.link.to_write(|command| match command {
+            Command::End(id) => write_end(id, &mut buffer),
+            Command::Question(question, form) => {
+                *asks = question.asks;
+                question.request.write_to(&mut buffer, form, "");
+            }
+            Command::Call { jobs, batch, form, mark } => {
+                scripts += jobs.len();
+                batch::write(jobs, batch, form, (mark_key, mark), &mut buffer);
+            }
+            Command::Clock => buffer.extend_from_slice(TIME),
+        });
+        if scripts > 0 {
+            // Before it is written: a reader of the figures that sees its effect finds it counted.
+            self.shared.writes.fetch_add(1, Ordering::Relaxed);
+            self.shared.scripts.fetch_add(scripts as u64, Ordering::Relaxed);
+        }
+        self.sent = clock::now();
+        connection.write(&buffer)?;
+        self.link.handle_written(clock::now());
+        Ok(())
+    }
+
+    fn read(&mut self, awaited: Awaited, deadline: Time) -> Result<(), Broken> {
+        let Some(connection) = &mut self.connection else { return Ok(()) };
+        match awaited {
+            Awaited::Ended => {
+                // How many it has ended: none, if that one is not there any more. An error: we may not.
+                let reply = connection.read_any(deadline)?;
+                let over = matches!(reply, Reply::Value(Value::Int(0 | 1)));
+                self.tell(|link, _| link.handle_ended(over, clock::now()));
+            }
+            Awaited::Question => {
+                let told = match connection.read(deadline)? {
+                    Reply::Value(value) => self.found(&value).map(|()| Told::Answered)?,
+                    Reply::NoScript => Told::NoScript,
+                    Reply::Error(fault) => Told::Refused(fault),
+                };
+                self.tell(|link, around| link.handle_question(told, clock::now(), around));
+            }
+            Awaited::Call { requests } => {
+                let reply = match connection.read(deadline)? {
+                    Reply::Value(value) if requests > 1 => {
+                        let answers = batch::answers(value, requests);
+                        link::Reply::Batch(answers.map_err(|it| connection.strange(&it))?)
                     }
-                }
-                Err(fault) => {
-                    self.set_down(&fault);
-                    fault
-                }
-            };
-            for job in waiting {
-                self.undeliverable(job, Failure::NotSent, &fault);
+                    Reply::Value(value) => link::Reply::Value(value),
+                    Reply::NoScript => link::Reply::NoScript,
+                    Reply::Error(fault) => link::Reply::Error(fault),
+                };
+                self.tell(|link, around| link.handle_answer(reply, clock::now(), around));
             }
-            let pause = RECONNECT.pause(tries, random());
-            tries = tries.saturating_add(1);
-            let retry_at = clock::now().after(pause);
-            waiting = match self.turn_away_until(retry_at, &fault, &mut orphaned) {
-                ControlFlow::Continue(waiting) => waiting,
-                ControlFlow::Break(()) => return,
-            };
-            if let Some(pause) = clock::slice(tried_at.after(BETWEEN_TRIES)) {
-                clock::sleep(pause);
-                // Callers that have asked by now wait for the same try.
-                waiting.extend(self.turn_away(self.in_mailbox(), &fault));
+            Awaited::Clock => {
+                let clock = connection.read_clock(self.sent, deadline)?;
+                self.tell(|link, around| link.handle_clock(clock, clock::now(), around));
             }
+        }
+        Ok(())
+    }
+
+    /// The node has answered what it was asked about itself.
+    ///
+    /// A server that is no master ends its connection: nothing is carried there.
+    fn found(&self, value: &Value) -> Result<(), Broken> {
+        let answered = clock::now();
+        match self.asks.read(value, self.sent, answered) {
+            Some(Found::Probe(probe)) => self.set.probed(self.node, probe, answered),
+            Some(Found::Checked(checked)) => self.set.checked(self.node, checked, answered),
+            None => {
+                let what = format!(
+                    "the server has answered {} with {value}; is it a proxy, or something other than \
+                     Redis?",
+                    self.asks.in_words()
+                );
+                let fault = NodeFault::new(self.address.shown(), what);
+                return Err(Broken { fault, closed: false, in_step: false });
+            }
+        }
+        match self.set.no_master(self.node) {
+            Some(fault) if self.asks == Asks::Probe => {
+                Err(Broken { fault, closed: false, in_step: true })
+            }
+            _ => Ok(()),
         }
     }
 
-    pub(super) fn open(&self) -> Result<Connection, NodeFault> {
-        self.connect().map_err(|fault| self.shared.link.not_connected(fault))
-    }
-
-    fn connect(&self) -> Result<Connection, NodeFault> {
-        // What answers may be another server, or the same one without what it knew.
-        self.set.lost(self.node);
-        let mut connection = Connection::open(&self.address, self.timeout)?;
-        if let Some(policy) = connection.evicts() {
-            self.shared.link.evicts(policy);
-        }
-        let fenced_off = self.fence_off(&mut connection);
-        match fenced_off.and_then(|()| self.admit(&mut connection)) {
-            Ok(_) => {
-                connection.address.has_answered();
-                // Of a server that does not let us probe it. Else it is known by now, along with what there is
-                // to compare it with, and a caller that waits for it need not wait again.
-                if let Some(clock) =
-                    connection.clock().filter(|_| self.set.clock(self.node).is_none())
-                {
-                    self.set.set_clock(self.node, clock);
-                }
-                Ok(connection)
-            }
-            Err(broken) => {
+    /// Closes the connection, behind the final releases if there are to be any: those that wait in the mailbox as well.
+    fn close(&mut self) {
+        self.submit_what_waits();
+        let mut buffer = Vec::new();
+        self.link.final_releases(|release, form| release.request.write_to(&mut buffer, form, ""));
+        if let Some(connection) = self.connection.take() {
+            if !self.is_up {
                 // A replica, for instance. Another address may be the master's.
                 connection.address.has_failed();
-                Err(broken.fault)
+            }
+            if !buffer.is_empty() {
+                connection.final_releases(&buffer);
+            }
+        }
+        self.tell(|link, around| link.handle_closed(clock::now(), around));
+    }
+
+    /// Waits until there is something to do, until then at most.
+    fn wait(&mut self, until: Time) {
+        self.shared.status.idle();
+        if self.shared.is_to_tidy.swap(false, Ordering::Relaxed) {
+            self.link.tidy(clock::now());
+        }
+        let until = if self.is_up { until.min(self.look()) } else { until };
+        if self.submit_what_waits() {
+            return;
+        }
+        let pause = clock::slice(until).unwrap_or_default();
+        match self.mailbox.wait(pause) {
+            mailbox::Found::Something => _ = self.submit_what_waits(),
+            mailbox::Found::Nothing => {}
+            mailbox::Found::Closed => {
+                self.link.handle_client_gone(clock::now());
+                if let Step::Wait(until) = self.poll() {
+                    clock::sleep(clock::slice(until).unwrap_or_default());
+                }
             }
         }
     }
 
-    /// Carries jobs over `connection`, at first those that are `waiting` for it, until it breaks, which
-    /// marks the link as down, or (`Break`) there will be no more.
-    fn serve(
-        &self,
-        mut connection: Connection,
-        waiting: &mut Vec<Job>,
-        orphaned: &mut Option<Time>,
-    ) -> ControlFlow<(), NodeFault> {
-        let mut reopened = false;
-        loop {
-            self.shared.link.busy();
-            let admitted = self.admit(&mut connection);
-            let due = match admitted {
-                Ok(due) => due.min(self.look()),
-                // As in `exchange`: were the node down for that, a release that comes now would be kept,
-                // and the end of a process does not wait for those.
-                Err(broken) if broken.closed && !reopened => {
-                    reopened = true;
-                    let opened = self.open();
-                    self.shared.link.idle();
-                    match opened {
-                        Ok(new) => connection = new,
-                        Err(fault) => {
-                            return ControlFlow::Continue(self.give_up(Vec::new(), fault));
-                        }
-                    }
-                    continue;
-                }
-                Err(broken) => {
-                    // Not idle before it is down: in between it would look as if it answered.
-                    let fault = self.broken(connection, Vec::new(), broken);
-                    self.shared.link.idle();
-                    return ControlFlow::Continue(fault);
-                }
-            };
-            self.shared.link.idle();
-            reopened = false;
-            let Some(jobs) = self.next_batch(std::mem::take(waiting), due, orphaned) else {
-                return ControlFlow::Break(());
-            };
-            self.shared.link.busy();
-            let exchanged = self.exchange(connection, jobs);
-            self.shared.link.idle();
-            match exchanged {
-                Ok(same_or_new) => connection = same_or_new,
-                Err(fault) => return ControlFlow::Continue(fault),
-            }
-        }
-    }
-
-    /// Answers jobs with the node's fault until then, or until there are some that wait for another try to
-    /// connect: it gives these back. `Break`: there will be no more.
-    fn turn_away_until(
-        &self,
-        until: Time,
-        fault: &NodeFault,
-        orphaned: &mut Option<Time>,
-    ) -> ControlFlow<(), Vec<Job>> {
-        while let Some(slice) = clock::slice(until) {
-            match self.mailbox.wait(slice) {
-                Found::Something => {
-                    let waiting = self.turn_away(self.in_mailbox(), fault);
-                    if !waiting.is_empty() {
-                        return ControlFlow::Continue(waiting);
-                    }
-                }
-                Found::Nothing => {}
-                Found::Closed => {
-                    if !self.lingers(orphaned) {
-                        return ControlFlow::Break(());
-                    }
-                    clock::sleep(slice);
-                }
-            }
-        }
-        ControlFlow::Continue(Vec::new())
-    }
-
-    /// Answers `jobs` with the node's fault, and gives those back that wait for another try to connect.
-    fn turn_away(&self, jobs: Vec<Job>, fault: &NodeFault) -> Vec<Job> {
-        let waits = self.set.waits_for_a_try(self.node);
-        let (waiting, others): (Vec<_>, Vec<_>) =
-            jobs.into_iter().partition(|job| waits && job.is_taking());
-        for job in others {
-            self.undeliverable(job, Failure::NotSent, fault);
-        }
-        waiting
-    }
-
-    /// Whether to go on for the releases that are kept, although the client has gone.
-    fn lingers(&self, orphaned: &mut Option<Time>) -> bool {
-        let now = clock::now();
-        let unknown = orphaned.get_or_insert(now).after(LINGER);
-        self.shared.pending.needed_until(unknown).is_some_and(|needed| now < needed)
-    }
-
-    /// The jobs for the next write: the releases that were kept, those that are `waiting`, then whatever is
-    /// in the mailbox.
-    /// Blocks while there is nothing to do, at most until the node has to be probed, or a release to be
-    /// repeated; `None` once there will never be anything.
-    fn next_batch(
-        &self,
-        waiting: Vec<Job>,
-        look_at: Time,
-        orphaned: &mut Option<Time>,
-    ) -> Option<Vec<Job>> {
-        let pending = self.shared.pending.take(BATCH, clock::now());
-        let mut jobs: Vec<_> = pending.into_iter().map(Job::Release).chain(waiting).collect();
-        if jobs.is_empty() {
-            let due = self.shared.pending.next_due().map_or(look_at, |due| due.min(look_at));
-            let pause = clock::slice(due).unwrap_or_default();
-            match self.mailbox.wait(pause) {
-                Found::Something => {}
-                Found::Nothing => return Some(jobs),
-                Found::Closed if self.lingers(orphaned) => {
-                    clock::sleep(pause);
-                    return Some(jobs);
-                }
-                Found::Closed => return None,
-            }
+    /// Hands the machine what waits in the mailbox, as far as it takes it. Returns whether there was anything.
+    fn submit_what_waits(&mut self) -> bool {
+        let room = self.link.room();
+        if room == 0 || self.mailbox.is_empty() {
+            return false;
         }
         // Other callers run first, and the one that just asked gets to ask all nodes. Twice as much goes
         // into a write then, for a third less processor time in all. Where nobody else wants to run it
         // costs next to nothing.
         clock::yield_now();
-        self.mailbox.take(&mut jobs, BATCH);
-        Some(jobs)
-    }
-
-    /// The connection is of no use any more: tells all who wait for it.
-    pub(super) fn broken(
-        &self,
-        connection: Connection,
-        jobs: Vec<Job>,
-        broken: Broken,
-    ) -> NodeFault {
-        self.leaves(&connection, &jobs);
-        let fault = self.give_up(jobs, broken.fault);
-        if broken.in_step {
-            self.send_final_releases(connection, &fault);
-        }
-        fault
-    }
-
-    /// Marks the link as down, tells the askers of jobs that were sent and will not be answered,
-    /// and keeps the releases.
-    pub(super) fn give_up(&self, jobs: Vec<Job>, fault: NodeFault) -> NodeFault {
-        self.set.lost(self.node);
-        // Before any caller is told, so that one that asks again at once is not queued here once more.
-        self.set_down(&fault);
-        for job in jobs {
-            self.undeliverable(job, Failure::Unknown, &fault);
-        }
-        fault
-    }
-
-    fn set_down(&self, fault: &NodeFault) {
-        self.shared.link.set_down(fault.clone());
-        self.set.tell_first_heard();
-    }
-
-    fn undeliverable(&self, job: Job, failure: Failure, fault: &NodeFault) {
-        let undelivered = Undelivered::new(failure, fault.clone(), job.is_taking());
-        job.answer(self.node, Err(undelivered));
-        if let Job::Release(release) = job {
-            self.keep(release);
-        }
-    }
-
-    fn keep(&self, release: Release) {
-        self.shared.pending.keep(release, self.shared.link.node(), clock::now());
-    }
-
-    /// Sends the releases that wait in the mailbox behind the requests that a silent server has not
-    /// answered, on the very same connection. Should it wake up later and run those requests, it
-    /// runs the releases right after them, and no key stays behind. They are kept for the
-    /// reconnect as well: nobody knows whether this arrived.
-    fn send_final_releases(&self, mut connection: Connection, fault: &NodeFault) {
-        let jobs = self.in_mailbox();
-        let mut buffer = Vec::new();
-        for job in &jobs {
-            if let Job::Release(release) = job {
-                connection.encode(&release.request, "", &mut buffer);
-            }
-        }
-        connection.final_releases(&buffer);
-        // Only now: a caller that has been told may end the process.
-        self.mailbox.put_back(self.turn_away(jobs, fault));
-    }
-
-    fn in_mailbox(&self) -> Vec<Job> {
         let mut jobs = Vec::new();
-        self.mailbox.take(&mut jobs, BATCH);
-        jobs
+        self.mailbox.take(&mut jobs, room);
+        let any = !jobs.is_empty();
+        jobs.into_iter().for_each(|job| self.link.submit(job));
+        any
     }
 }

@@ -198,7 +198,7 @@ impl ClientState {
             self.subscriptions.tidy(now),
             self.reports.tidy(),
         ];
-        let nodes = self.nodes.iter().filter(|node| node.tidy(now)).count();
+        let nodes = self.nodes.iter().filter(|node| node.tidy()).count();
         nodes > 0 || shared.contains(&true)
     }
 

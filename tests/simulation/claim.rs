@@ -10,7 +10,6 @@ use super::lock_id::LockId;
 use super::network::Part;
 use super::worker::Outgoing;
 use crate::core::acquire::{Begin, Waits};
-use crate::core::admission::Grants;
 use crate::core::base::HoldClass;
 use crate::core::hold::{ExtendRequest, Releases, Terms};
 use crate::core::vote::{
@@ -134,19 +133,12 @@ impl Claim {
         if let Some(proposed) = proposed {
             self.attempt.with(|attempt| attempt.proposes(proposed));
         }
-        let shared = cx.shared.clone();
         let requests = self.requests(cx, self.lock.kind().hold_class);
-        for (node, worker) in client.workers.iter_mut().enumerate().filter(|(node, _)| whom(*node))
-        {
-            let under: Option<Rc<str>> = match shared.admission.borrow().grants(node) {
-                Grants::Nothing => None,
-                Grants::Always => Some("".into()),
-                Grants::Under(mark) => Some(mark.into()),
-            };
+        for (_, worker) in client.workers.iter_mut().enumerate().filter(|(node, _)| whom(*node)) {
             let request =
                 requests.acquire(self.terms.ttl, self.waits, proposed.map(|it| it.number));
             let outgoing = self.outgoing(request, "acquire");
-            worker.ask_for_grant(cx, outgoing, self.attempt.clone(), under);
+            worker.ask_for_grant(cx, outgoing, self.attempt.clone());
         }
     }
 

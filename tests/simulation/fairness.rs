@@ -3,14 +3,14 @@
 use std::rc::Rc;
 
 use super::client::Note;
-use super::fan_out::{Asker, value};
+use super::fan_out::Asker;
 use super::lock_id::LockId;
 use super::shared::Shared;
 use crate::core::base::Time;
 use crate::core::link::Via;
 use crate::core::vote::Failure;
-use crate::embedded::Reply;
 use crate::kinds::contract::reply;
+use crate::node::Value;
 
 /// Passes the answers to a release on to whoever waits for them, if anybody does.
 pub(super) struct ContentionSink {
@@ -30,8 +30,8 @@ impl Asker for ContentionSink {
         }
     }
 
-    fn answer(&self, node: usize, answer: Result<&Reply, Failure>, now: Time) -> Option<Note> {
-        let told = answer.map_or(0, |reply| reply::told(&value(reply)));
+    fn answer(&self, node: usize, answer: Result<Value, Failure>, now: Time) -> Option<Note> {
+        let told = answer.as_ref().map_or(0, reply::told);
         let others = self.shared.channels.borrow().others_told(node, &self.lock.channels(), told);
         if others > 0 {
             self.shared.queues.borrow_mut().heard(&self.lock, others, now);

@@ -23,7 +23,7 @@ pub(super) trait Asker {
     fn clock_moved(&self, _node: usize, _seen_at: Time) {}
 
     /// The one answer of a node; whom to wake, if that decided it.
-    fn answer(&self, node: usize, answer: Result<&Reply, Failure>, now: Time) -> Option<Note>;
+    fn answer(&self, node: usize, answer: Result<Value, Failure>, now: Time) -> Option<Note>;
 }
 
 pub(super) struct FanOut<B: Ballot> {
@@ -75,12 +75,8 @@ impl<B: Ballot> Asker for FanOut<B> {
         self.with(|ballot| ballot.clock_moved(node, seen_at));
     }
 
-    fn answer(&self, node: usize, answer: Result<&Reply, Failure>, _now: Time) -> Option<Note> {
-        let vote = match answer {
-            Err(failure) => Err(failure),
-            Ok(Reply::Error(_)) => Err(Failure::Error),
-            Ok(reply) => (self.read)(&value(reply)).map_err(|Unexpected| Failure::Unknown),
-        };
+    fn answer(&self, node: usize, answer: Result<Value, Failure>, _now: Time) -> Option<Note> {
+        let vote = answer.and_then(|it| (self.read)(&it).map_err(|Unexpected| Failure::Unknown));
         if node == 0 && !matches!(vote, Err(Failure::NotSent | Failure::Unknown)) {
             self.reached_first.set(true);
         }

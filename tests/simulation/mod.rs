@@ -44,7 +44,6 @@ mod subscriptions;
 mod switches;
 mod worker;
 mod world;
-mod writing;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;

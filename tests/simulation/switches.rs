@@ -9,7 +9,7 @@ use crate::core::vote::Permits;
 use crate::kinds::contract::reservations::withdraw_request;
 use crate::kinds::contract::values::{Claimant, Fence, Raise, Repair};
 use crate::kinds::{KINDS, names};
-use crate::node::{check_request, evals};
+use crate::node::{check_request, eval};
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Switches {
@@ -56,9 +56,9 @@ impl Switches {
                 kind.release(&names, owner, None, None),
                 kind.release(&names, owner, None, Some(Raise { to: 2, lasts: ttl })),
             ];
-            let releases = [(&calls[2], ""); 5];
+            let batch = calls[2].script().batch();
             let confirm = kind.confirm(&names, "owner", 1).map(|call| call.eval(""));
-            let batch = evals(&releases, mark, true).into_iter().map(|(_, command)| command);
+            let batch = batch.map(|(_, batch)| eval(&[&calls[2]; 5], Some(batch), (mark, "")));
             let leave = kind.leave_queue(&names, "caller").map(|call| call.eval(""));
             calls
                 .iter()

@@ -1,5 +1,4 @@
-//! A client's side of one node, as `src/node/` does it: shared writes, timeouts, final releases, reconnects,
-//! pending releases. Transport only. What goes into one write is up to `writing.rs`.
+//! A client's connection to one node: it delivers what the machine of `core/link` says, over the network of the simulation.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -9,23 +8,18 @@ use super::claim::MARK;
 use super::client::{Cx, Note};
 use super::fan_out::{Asker, value};
 use super::network::{ConnId, Message, Part};
-use super::writing;
-use crate::core::admission::{Chance, Grants, NextProbe};
-use crate::core::admission::{Checked, ClockVerdict, Offset};
-use crate::core::base::{Backoff, Time};
-use crate::core::link::{OldConnections, Repetition, Via};
-use crate::core::vote::{Failure, ReleasePlan, waits_for_a_try};
+use crate::core::admission::{Chance, Checked, Grants, NextProbe, Offset};
+use crate::core::base::Time;
+use crate::core::link::{
+    self, Awaited, Broken, ClockVerdict, Command, Event, Failure, Fault, Job, Link, Meaning,
+    NextQuestion, Opened, Purpose, Rejection, Release, Step, Surroundings, Told, Undelivered, Via,
+};
+use crate::core::vote::{ReleasePlan, waits_for_a_try};
 use crate::embedded::Reply;
 use crate::node::{
-    Call, GRACE, Meaning, Request, check_request, probe_request, put_in_order, read_check,
+    Request, Script, Value, check_request, eval, probe_request, read_answers, read_check,
     read_probe,
 };
-
-const RECONNECT: Backoff =
-    Backoff { min: Duration::from_millis(20), max: Duration::from_millis(1_000) };
-
-/// How often a clock is read again that was read too slowly, as `src/node/exchange.rs` does it.
-const READ_AGAIN: usize = 2;
 
 /// How long a worker takes until it looks into its mailbox.
 const WAKES_UP: Duration = Duration::from_micros(20);
@@ -37,105 +31,221 @@ pub(super) struct Outgoing {
     pub(super) part: Part,
 }
 
-pub(super) struct Job {
-    pub(super) outgoing: Outgoing,
+/// A request, and who asks.
+pub(super) struct Asked {
+    node: usize,
+    outgoing: Outgoing,
     asker: Option<Rc<dyn Asker>>,
-    /// A release, and until when it is needed (`None`: nobody knows).
-    release: Option<Option<Time>>,
-    /// Whether it is done when it is answered.
-    repetition: Option<Repetition>,
-    /// An acquisition, and the mark that it comes with.
-    pub(super) under: Option<Rc<str>>,
-    /// It is asked for a lock that is held.
-    holding: bool,
-    /// It waits for a try to connect while the node is down; and whether one has begun since it came.
-    waits: bool,
-    tried: bool,
 }
 
-impl Job {
-    fn asks(outgoing: Outgoing, asker: Rc<dyn Asker>, under: Option<Rc<str>>) -> Self {
-        let asker = Some(asker);
-        let (release, repetition) = (None, None);
-        let (holding, waits, tried) = (false, false, false);
-        Self { outgoing, asker, release, repetition, under, holding, waits, tried }
+/// Why a node has not answered; nobody reads it here.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct NoAnswer;
+
+impl Fault for NoAnswer {
+    fn rejection(&self) -> Rejection {
+        Rejection::Not
+    }
+
+    fn lacks_permission(&self) -> bool {
+        false
     }
 }
 
-enum State {
-    /// A connection is being made. The first one: jobs wait.
-    Connecting,
-    Up(ConnId),
-    /// The connection is there, and ends those of before.
-    FencingOff(ConnId, Vec<u64>),
-    /// The connection is there, and the node is probed before it is asked anything.
-    Probing(ConnId),
-    /// The connection was closed in an exchange; it is opened once more.
-    Reopening,
-    /// Jobs fail at once.
-    Down,
+impl link::Request for Asked {
+    type Script = &'static Script;
+    type Value = Value;
+    type Fault = NoAnswer;
+    type Caller = Rc<dyn Asker>;
+
+    fn script(&self) -> &'static Script {
+        self.outgoing.request.script()
+    }
+
+    fn batch(&self) -> Option<&'static Script> {
+        self.outgoing.request.script().batch().map(|(_, batch)| batch)
+    }
+
+    fn goes_last(&self) -> bool {
+        self.outgoing.request.script().goes_last()
+    }
+
+    fn meaning(&self, answer: &Value) -> Meaning {
+        self.outgoing.request.meaning(answer)
+    }
+
+    fn sending(&self, via: Via, now: Time) -> bool {
+        self.asker.as_ref().is_none_or(|asker| asker.sending(self.node, via, now))
+    }
+
+    fn unsent(&self) {
+        self.asker.iter().for_each(|asker| asker.unsent(self.node));
+    }
+
+    fn take_caller(&mut self) -> Option<Rc<dyn Asker>> {
+        self.asker.take()
+    }
+
+    fn is_told(&mut self) {}
+}
+
+/// A question about a node.
+struct Question {
+    request: Request,
+    what: &'static str,
+}
+
+/// A client, for the connection to one of its nodes.
+struct Around<'a, 'b> {
+    cx: &'a mut Cx<'b>,
+    node: usize,
+    down: &'a mut bool,
+}
+
+impl Surroundings<Asked> for Around<'_, '_> {
+    type Question = Question;
+    type Clock = Offset;
+
+    fn random(&mut self) -> f64 {
+        self.cx.net.chance.share()
+    }
+
+    fn settled_until(&mut self) -> Option<Time> {
+        self.cx.shared.admission.borrow().settled_until(self.node)
+    }
+
+    fn next_question(&mut self, now: Time) -> NextQuestion<Question> {
+        let set_time = self.cx.shared.set_time(now);
+        let random = &mut self.cx.net.chance;
+        let chance = Chance { id: random.owner() as u64, jitter: random.share() };
+        let mut admission = self.cx.shared.admission.borrow_mut();
+        let (request, what) = match admission.next(self.node, now, set_time, chance) {
+            NextProbe::Wait(until) => return NextQuestion::Wait(until),
+            NextProbe::Ask(None) => (probe_request(MARK, None), "probe"),
+            NextProbe::Ask(change) => (probe_request(MARK, change.as_ref()), "change"),
+            NextProbe::Check(as_seen) => (check_request(MARK, &as_seen), "check"),
+        };
+        NextQuestion::Ask(Question { request, what })
+    }
+
+    fn script(&self, question: &Question) -> &'static Script {
+        question.request.script()
+    }
+
+    fn question_refused(&mut self, _fault: &NoAnswer) {}
+
+    fn mark(&mut self) -> Result<String, Undelivered<NoAnswer>> {
+        match self.cx.shared.admission.borrow().grants(self.node) {
+            Grants::Nothing => Err(Undelivered { failure: Failure::NotAdmitted, fault: NoAnswer }),
+            Grants::Always => Ok(String::new()),
+            Grants::Under(mark) => Ok(mark.to_owned()),
+        }
+    }
+
+    fn not_serving(&mut self) -> Option<NoAnswer> {
+        let serves = self.cx.shared.admission.borrow().serves_holders(self.node);
+        (!serves).then_some(NoAnswer)
+    }
+
+    fn read_clock(&mut self, clock: Offset) -> ClockVerdict {
+        self.cx.shared.saw_clock(self.node, clock);
+        let verdict = self.cx.shared.admission.borrow_mut().read(self.node, clock);
+        if self.cx.shared.hear_of_clocks() {
+            hurry(self.cx, |_| true);
+        }
+        verdict
+    }
+
+    fn ahead_at(&mut self) -> Option<Time> {
+        self.cx.shared.admission.borrow().ahead_at(self.node)
+    }
+
+    fn doubt(&mut self, mark: Option<&str>) {
+        self.cx.shared.admission.borrow_mut().doubt(self.node, mark);
+    }
+
+    fn has_forgotten(&mut self) {
+        let mut admission = self.cx.shared.admission.borrow_mut();
+        if admission.settled_until(self.node).is_some() {
+            admission.doubt(self.node, None);
+        }
+    }
+
+    fn lost(&mut self) {
+        self.cx.shared.admission.borrow_mut().lost(self.node);
+    }
+
+    fn set_up(&mut self) {
+        *self.down = false;
+    }
+
+    fn set_down(&mut self, _fault: &NoAnswer) {
+        *self.down = true;
+        self.cx.net.link(self.cx.client, self.node).failed_at = self.cx.net.now;
+    }
+
+    fn serves(&mut self) {}
+
+    fn refusal(&mut self, fault: NoAnswer) -> NoAnswer {
+        fault
+    }
+
+    fn clock_was_set(&mut self) -> NoAnswer {
+        NoAnswer
+    }
+
+    fn clock_in_doubt(&mut self, _clock: Offset) -> NoAnswer {
+        NoAnswer
+    }
+
+    fn forgets_sources(&mut self) -> NoAnswer {
+        NoAnswer
+    }
+}
+
+/// Has the workers of those nodes look whether there is something to do.
+fn hurry(cx: &mut Cx<'_>, of: impl Fn(usize) -> bool) {
+    for node in (0..cx.settings.nodes).filter(|node| of(*node)) {
+        cx.remind(cx.now(), Note::Probe { node, epoch: 0 });
+    }
 }
 
 pub(super) struct Worker {
     node: usize,
-    state: State,
-    /// Invalidates what was scheduled before.
-    epoch: u64,
-    mailbox: VecDeque<Job>,
-    /// Sent, and not answered; and the calls that make them.
-    in_flight: VecDeque<Job>,
-    calls: VecDeque<Call>,
-    /// Answered, but not done: they go out again, one by one.
-    again: Vec<Job>,
-    together: bool,
-    /// What the node has granted, or says against holders, while its clock is not read.
-    by_the_clock: Vec<(Job, Reply)>,
-    reopened: bool,
-    pending: VecDeque<Job>,
-    /// Releases that are delivered again, and when.
-    repeated: Vec<(Time, Job)>,
-    old: OldConnections,
-    via: Via,
-    tries: u32,
-    /// When it began to connect, or wrote what is not answered.
-    asked_at: Time,
-    /// Jobs fail at once.
+    link: Link<Asked, Question>,
+    /// Requests fail at once.
     down: bool,
-    /// How often the clock was read again, since what was granted was in doubt.
-    rereads: usize,
-    /// The probes that were made one after the other.
-    probes: usize,
-    /// The last question about the node was a check.
+    conn: Option<ConnId>,
+    mailbox: VecDeque<Job<Asked>>,
+    /// What is under way.
+    step: Step,
+    /// Invalidates what was scheduled before: an answer that is awaited, a connection, and the next look.
+    epoch: u64,
+    look_epoch: u64,
+    /// When the last write began, and what its clock is read by: the last call, or a command of its own.
+    sent: Time,
+    has_calls: bool,
+    /// What the node is asked about itself.
     checks: bool,
-    probe_epoch: u64,
 }
 
 impl Worker {
     pub(super) fn start(node: usize, cx: &mut Cx<'_>) -> Self {
+        let waits = waits_for_a_try(node, cx.settings.fall_back_after.is_some());
         let mut worker = Self {
             node,
-            state: State::Connecting,
-            epoch: 0,
-            mailbox: VecDeque::new(),
-            in_flight: VecDeque::new(),
-            calls: VecDeque::new(),
-            again: Vec::new(),
-            together: true,
-            by_the_clock: Vec::new(),
-            reopened: false,
-            pending: VecDeque::new(),
-            repeated: Vec::new(),
-            old: OldConnections::new(),
-            via: Via { connection: 0, fenced: false },
-            tries: 0,
-            asked_at: Time::default(),
+            link: Link::new(cx.settings.node_timeout, waits),
             down: false,
-            rereads: 0,
-            probes: 0,
+            conn: None,
+            mailbox: VecDeque::new(),
+            step: Step::End,
+            epoch: 0,
+            look_epoch: 0,
+            sent: Time::default(),
+            has_calls: false,
             checks: false,
-            probe_epoch: 0,
         };
-        worker.open(cx);
+        worker.carry_on(cx);
         worker
     }
 
@@ -144,26 +254,17 @@ impl Worker {
     }
 
     pub(super) fn ask(&mut self, cx: &mut Cx<'_>, outgoing: Outgoing, asker: Rc<dyn Asker>) {
-        self.take(cx, Job::asks(outgoing, asker, None));
+        self.take(cx, outgoing, Some(asker), Purpose::Anyway);
     }
 
-    /// Asks for a grant under a mark; `None`: the node grants nothing to us.
+    /// Asks for a grant.
     pub(super) fn ask_for_grant(
         &mut self,
         cx: &mut Cx<'_>,
         outgoing: Outgoing,
         asker: Rc<dyn Asker>,
-        under: Option<Rc<str>>,
     ) {
-        let nothing = under.is_none();
-        let may_fall_back = cx.settings.fall_back_after.is_some();
-        let waits = waits_for_a_try(self.node, may_fall_back);
-        let job = Job { waits, ..Job::asks(outgoing, asker, under) };
-        if nothing && !self.is_down() {
-            self.answer(cx, &job, Err(Failure::NotAdmitted));
-        } else {
-            self.take(cx, job);
-        }
+        self.take(cx, outgoing, Some(asker), Purpose::Taking);
     }
 
     /// Asks for somebody who holds a lock.
@@ -173,31 +274,7 @@ impl Worker {
         outgoing: Outgoing,
         asker: Rc<dyn Asker>,
     ) {
-        let job = Job { holding: true, ..Job::asks(outgoing, asker, None) };
-        if cx.shared.admission.borrow().serves_holders(self.node) {
-            self.take(cx, job);
-        } else {
-            self.undeliverable(cx, job, Failure::NotSent);
-        }
-    }
-
-    fn take(&mut self, cx: &mut Cx<'_>, job: Job) {
-        if self.is_down() && !job.waits {
-            self.undeliverable(cx, job, Failure::NotSent);
-        } else if self.is_down() {
-            self.mailbox.push_back(job);
-            if matches!(self.state, State::Down) {
-                self.try_again(cx);
-            }
-        } else {
-            if self.mailbox.is_empty() {
-                // It lets those run first who woke it, and writes all that waits by then at once: a
-                // release, and the request of whoever wants the lock again.
-                let at = cx.now().after(WAKES_UP);
-                cx.remind(at, Note::Probe { node: self.node, epoch: 0 });
-            }
-            self.mailbox.push_back(job);
-        }
+        self.take(cx, outgoing, Some(asker), Purpose::Holding);
     }
 
     pub(super) fn release(
@@ -207,10 +284,40 @@ impl Worker {
         asker: Option<Rc<dyn Asker>>,
         plan: ReleasePlan,
     ) {
-        let (release, repetition) = (Some(plan.until), plan.repetition);
-        let (under, holding, waits, tried) = (None, false, false, false);
-        let job = Job { outgoing, asker, release, repetition, under, holding, waits, tried };
-        self.take(cx, job);
+        let refusals = (outgoing.part.what == "release").then_some(0);
+        let repetition = plan.repetition.map(Box::new);
+        let release = Release { until: plan.until, repetition, refusals };
+        self.take(cx, outgoing, asker, Purpose::Release(release));
+    }
+
+    /// As `src/node/handle.rs`: into the mailbox, and an answer at once where the node is known to be down.
+    fn take(
+        &mut self,
+        cx: &mut Cx<'_>,
+        outgoing: Outgoing,
+        mut asker: Option<Rc<dyn Asker>>,
+        purpose: Purpose,
+    ) {
+        let is_release = matches!(purpose, Purpose::Release(_));
+        let may_fall_back = cx.settings.fall_back_after.is_some();
+        let waits = matches!(purpose, Purpose::Taking) && waits_for_a_try(self.node, may_fall_back);
+        if self.down && !waits {
+            if let Some(asker) = asker.take() {
+                let waiter = asker.answer(self.node, Err(Failure::NotSent), cx.now());
+                waiter.into_iter().for_each(|waiter| cx.wake(waiter));
+            }
+            if !is_release {
+                return;
+            }
+        }
+        if self.mailbox.is_empty() {
+            // It lets those run first who woke it, and writes all that waits by then at once: a
+            // release, and the request of whoever wants the lock again.
+            let at = cx.now().after(WAKES_UP);
+            cx.remind(at, Note::Probe { node: self.node, epoch: 0 });
+        }
+        let asked = Asked { node: self.node, outgoing, asker };
+        self.mailbox.push_back(Job::new(asked, purpose));
     }
 
     /// That time in milliseconds of the node's own clock, or somewhat before; 0 if it is not known.
@@ -218,468 +325,245 @@ impl Worker {
         cx.shared.offset(self.node).map_or(0, |offset| offset.at_least_ms(time))
     }
 
+    fn tell(
+        &mut self,
+        cx: &mut Cx<'_>,
+        tell: impl FnOnce(&mut Link<Asked, Question>, &mut Around<'_, '_>),
+    ) {
+        let Self { node, link, down, .. } = self;
+        tell(link, &mut Around { cx, node: *node, down });
+        while let Some(event) = self.link.poll_event() {
+            let Event::Answered(answered) = event else { continue };
+            if let Some(seen_at) = answered.clock_moved {
+                answered.caller.clock_moved(self.node, seen_at);
+            }
+            let answer = answered.answer.map_err(|undelivered| undelivered.failure);
+            let waiter = answered.caller.answer(self.node, answer, cx.now());
+            waiter.into_iter().for_each(|waiter| cx.wake(waiter));
+        }
+    }
+
+    /// Does what the machine says, until there is something to wait for.
+    fn carry_on(&mut self, cx: &mut Cx<'_>) {
+        loop {
+            let now = cx.now();
+            let mut next = Step::End;
+            self.tell(cx, |link, around| next = link.poll(now, around));
+            let before = std::mem::replace(&mut self.step, next);
+            match next {
+                Step::Connect if before == Step::Connect => return,
+                Step::Connect => {
+                    self.conn = None;
+                    self.epoch = cx.net.fresh();
+                    let timeout = cx.settings.node_timeout;
+                    return cx.net.connect(cx.client, self.node, timeout, self.epoch);
+                }
+                Step::Write => self.write(cx),
+                Step::Read(..) if matches!(before, Step::Read(..)) => return,
+                Step::Read(_, deadline) => {
+                    self.epoch = cx.net.fresh();
+                    let note = Note::Worker { node: self.node, epoch: self.epoch };
+                    return cx.remind(deadline, note);
+                }
+                Step::Close => self.close(cx),
+                // No note is on its way for that time.
+                Step::Wait(_) if self.submit() => self.step = Step::End,
+                Step::Wait(until) => {
+                    if before != next {
+                        self.look_epoch = cx.net.fresh();
+                        let note = Note::Probe { node: self.node, epoch: self.look_epoch };
+                        cx.remind(until, note);
+                    }
+                    return;
+                }
+                Step::End => return,
+            }
+        }
+    }
+
+    /// Hands the machine what waits in the mailbox, and tells whether there was anything.
+    fn submit(&mut self) -> bool {
+        let room = self.link.room().min(self.mailbox.len());
+        self.mailbox.drain(..room).for_each(|job| self.link.submit(job));
+        room > 0
+    }
+
+    fn write(&mut self, cx: &mut Cx<'_>) {
+        let conn = self.conn.filter(|conn| cx.net.is_alive(*conn));
+        // It was closed while nobody looked.
+        let Some(conn) = conn else { return self.broken(cx, true) };
+        let (mut messages, mut has_calls, mut checks) = (Vec::new(), false, self.checks);
+        self.link.to_write(|command| match command {
+            Command::End(id) => {
+                let command = vec![b"CLIENT".to_vec(), id.to_string().into_bytes()];
+                messages.push(Message { command, parts: Vec::new() });
+            }
+            Command::Question(Question { request, what }, _) => {
+                checks = *what == "check";
+                let owner = Rc::new(b"none".to_vec());
+                let part = Part { keys: [MARK.to_vec()].into(), owner, what };
+                messages.push(Message { command: request.eval(""), parts: vec![part] });
+            }
+            Command::Call { jobs, batch, mark, .. } => {
+                has_calls = true;
+                messages.push(call(jobs, batch, mark));
+            }
+            // Each answer comes with the node's clock.
+            Command::Clock if has_calls => {}
+            Command::Clock => {
+                messages.push(Message { command: vec![b"TIME".to_vec()], parts: Vec::new() });
+            }
+        });
+        (self.has_calls, self.checks, self.sent) = (has_calls, checks, cx.now());
+        for mut message in messages {
+            if !message.parts.is_empty() {
+                message.command = cx.net.switches.applied(message.command);
+            }
+            cx.net.send(conn, message);
+        }
+        self.link.handle_written(cx.now());
+    }
+
+    fn close(&mut self, cx: &mut Cx<'_>) {
+        self.submit();
+        if let Some(conn) = self.conn.take() {
+            let mut messages = Vec::new();
+            self.link.final_releases(|asked, _| {
+                let Outgoing { request, part } = &asked.outgoing;
+                messages.push(Message { command: request.eval(""), parts: vec![part.clone()] });
+            });
+            for mut message in messages {
+                message.command = cx.net.switches.applied(message.command);
+                cx.net.send(conn, message);
+            }
+            cx.net.close(conn);
+        }
+        let now = cx.now();
+        self.tell(cx, |link, around| link.handle_closed(now, around));
+    }
+
+    fn broken(&mut self, cx: &mut Cx<'_>, closed: bool) {
+        if let Some(conn) = self.conn.filter(|_| closed) {
+            cx.net.close(conn);
+        }
+        let (now, broken) = (cx.now(), Broken { fault: NoAnswer, closed, in_step: !closed });
+        self.tell(cx, |link, around| link.handle_broken(broken, now, around));
+    }
+
     pub(super) fn connected(&mut self, cx: &mut Cx<'_>, epoch: u64, conn: Option<ConnId>) {
-        if epoch != self.epoch {
+        if epoch != self.epoch || self.step != Step::Connect {
             return;
         }
-        match conn.filter(|conn| cx.net.is_alive(*conn)) {
-            Some(conn) => {
-                self.tries = 0;
-                self.probes = 0;
-                self.reopened = matches!(self.state, State::Reopening);
-                let ids =
-                    self.old.that_have_to_end(&cx.net.run_of(conn), Some(conn as u64), cx.now());
-                if ids.is_empty() {
-                    return self.fenced_off(cx, conn);
-                }
-                let mut command = vec![b"CLIENT".to_vec()];
-                command.extend(ids.iter().map(|id| id.to_string().into_bytes()));
-                cx.net.send(conn, Message { command, parts: Vec::new() });
-                self.state = State::FencingOff(conn, ids);
-                self.epoch = cx.net.fresh();
-                let note = Note::Worker { node: self.node, epoch: self.epoch };
-                cx.remind(cx.now().after(cx.settings.node_timeout), note);
-            }
-            None => self.give_up(cx),
-        }
-    }
-
-    /// The old connections are ended, as far as that is permitted.
-    fn fenced_off(&mut self, cx: &mut Cx<'_>, conn: ConnId) {
         let now = cx.now();
-        self.via = self.old.opened(&cx.net.run_of(conn), now);
-        if self.via.fenced {
-            self.repeated.iter_mut().for_each(|(due, _)| *due = now);
+        self.conn = conn.filter(|conn| cx.net.is_alive(*conn));
+        match self.conn {
+            Some(conn) => {
+                let id = cx.settings.may_end.then_some(conn as u64);
+                let opened = Opened { run: cx.net.run_of(conn), id };
+                self.tell(cx, |link, _| link.handle_opened(opened, now));
+            }
+            None => {
+                self.tell(cx, |link, around| link.handle_not_opened(NoAnswer, now, around));
+            }
         }
-        self.state = State::Probing(conn);
-        self.probe(cx);
-    }
-
-    /// The connection is given up; what is in flight was written over it.
-    fn leaves(&mut self, cx: &Cx<'_>, conn: ConnId) {
-        if !(self.in_flight.is_empty() && self.again.is_empty() && self.by_the_clock.is_empty()) {
-            let id = cx.settings.may_end.then_some(conn as u64);
-            self.old.given_up(&cx.net.run_of(conn), id, cx.now());
-        }
+        self.carry_on(cx);
     }
 
     /// A reply came.
     pub(super) fn replied(&mut self, cx: &mut Cx<'_>, conn: ConnId, reply: &Reply, wall: Duration) {
-        match &self.state {
-            State::Probing(current) if *current == conn => return self.probed(cx, reply),
-            State::FencingOff(current, ids) if *current == conn => {
-                let run = cx.net.run_of(conn);
-                ids.iter().for_each(|id| self.old.ended(&run, *id));
-                return self.fenced_off(cx, conn);
-            }
-            State::Up(current) if *current == conn => {}
-            _ => return,
-        }
-        let Some(call) = self.calls.pop_front() else {
-            if !self.by_the_clock.is_empty() && self.saw_clock(cx, conn, wall) {
-                self.done(cx, conn);
-            }
+        let Step::Read(awaited, _) = self.step else { return };
+        if self.conn != Some(conn) {
             return;
-        };
-        let jobs: Vec<_> = self.in_flight.drain(..call.requests).collect();
-        match writing::answers(&call, reply) {
-            None => {
-                jobs.iter().filter_map(|job| job.asker.as_ref()).for_each(|a| a.unsent(self.node));
-                self.again.extend(jobs);
+        }
+        let now = cx.now();
+        let clock = Offset::new(wall.as_micros() as i64, self.sent, now);
+        match awaited {
+            Awaited::Ended => self.tell(cx, |link, _| link.handle_ended(true, now)),
+            Awaited::Question if self.found(cx, &value(reply)) => {
+                self.tell(cx, |link, around| {
+                    link.handle_question(Told::Answered, now, around);
+                });
             }
-            Some(answers) => {
-                for (job, answer) in jobs.into_iter().zip(answers) {
-                    match answer {
-                        Some(reply) => self.settle(cx, job, reply),
-                        None => self.again.push(job),
+            Awaited::Question => self.broken(cx, false),
+            Awaited::Call { requests } => {
+                let answered = match (reply, requests) {
+                    (Reply::Error(_), _) => link::Reply::Error(NoAnswer),
+                    (reply, 1) => link::Reply::Value(value(reply)),
+                    (reply, _) => {
+                        let answers = read_answers(value(reply), requests);
+                        link::Reply::Batch(answers.expect("a batch of ours answers so"))
                     }
+                };
+                self.tell(cx, |link, around| link.handle_answer(answered, now, around));
+                let mut next = Step::End;
+                self.tell(cx, |link, around| next = link.poll(now, around));
+                if let (Step::Read(Awaited::Clock, _), true) = (next, self.has_calls) {
+                    self.tell(cx, |link, around| link.handle_clock(clock, now, around));
                 }
             }
-        }
-        if self.calls.is_empty() && self.saw_clock(cx, conn, wall) {
-            self.done(cx, conn);
-        }
-    }
-
-    /// All that was written has been answered; what has to go out again does so.
-    fn done(&mut self, cx: &mut Cx<'_>, conn: ConnId) {
-        self.rereads = 0;
-        self.in_flight.extend(std::mem::take(&mut self.again));
-        if self.in_flight.is_empty() {
-            self.work(cx);
-        } else {
-            self.together = false;
-            self.state = State::Probing(conn);
-            self.probe(cx);
-        }
-    }
-
-    /// Hands out what was answered to `job`.
-    fn settle(&mut self, cx: &mut Cx<'_>, job: Job, reply: &Reply) {
-        let meaning = job.outgoing.request.meaning(&value(reply));
-        match meaning {
-            Meaning::NotAdmitted => {
-                cx.shared.admission.borrow_mut().doubt(self.node, job.under.as_deref());
-            }
-            // A node has forgotten the key that it repaired.
-            Meaning::RepairedInQuarantine => {
-                let mut admission = cx.shared.admission.borrow_mut();
-                if admission.settled_until(self.node).is_some() {
-                    admission.doubt(self.node, None);
-                }
-            }
-            Meaning::Granted | Meaning::Kept | Meaning::Confirmed | Meaning::Other => {}
-        }
-        let is_kept = matches!(meaning, Meaning::Kept | Meaning::Confirmed);
-        let denies = job.holding && !is_kept && !matches!(reply, Reply::Error(_));
-        if meaning == Meaning::Granted || denies {
-            self.by_the_clock.push((job, reply.clone()));
-        } else {
-            self.answer(cx, &job, Ok(reply));
-            self.repeat(cx, job);
-        }
-    }
-
-    /// A release was answered; it is repeated, if something may still run behind it.
-    fn repeat(&mut self, cx: &mut Cx<'_>, mut job: Job) {
-        let (via, now) = (self.via, cx.now());
-        let mut random = || cx.net.chance.share();
-        let due = job.repetition.as_mut().and_then(|it| it.answered(via, now, &mut random));
-        if let Some(due) = due {
-            job.asker = None;
-            self.repeated.push((due, job));
-            cx.remind(due, Note::Probe { node: self.node, epoch: 0 });
-        }
-    }
-
-    /// The node's clock came behind the answers; what was granted counts by that, and what is said against
-    /// holders. `false`: it is read once more first.
-    fn saw_clock(&mut self, cx: &mut Cx<'_>, conn: ConnId, wall: Duration) -> bool {
-        let offset = Offset::new(wall.as_micros() as i64, self.asked_at, cx.now());
-        cx.shared.saw_clock(self.node, offset);
-        let verdict = cx.shared.admission.borrow_mut().read(self.node, offset);
-        if cx.shared.hear_of_clocks() {
-            for node in 0..cx.settings.nodes {
-                cx.remind(cx.now(), Note::Probe { node, epoch: 0 });
+            Awaited::Clock => {
+                self.tell(cx, |link, around| link.handle_clock(clock, now, around));
             }
         }
-        let takes = self.by_the_clock.iter().any(|(job, _)| job.under.is_some());
-        if verdict == ClockVerdict::Doubtful && takes && self.rereads < READ_AGAIN {
-            self.rereads += 1;
-            self.asked_at = cx.now();
-            cx.net.send(conn, Message { command: vec![b"TIME".to_vec()], parts: Vec::new() });
-            return false;
-        }
-        for (job, reply) in std::mem::take(&mut self.by_the_clock) {
-            let seen_at = match verdict {
-                ClockVerdict::Moved => Some(cx.now()),
-                _ => cx.shared.admission.borrow().ahead_at(self.node),
-            };
-            if let Some((asker, seen_at)) = job.asker.as_ref().zip(seen_at) {
-                asker.clock_moved(self.node, seen_at);
-            }
-            let answer = match verdict {
-                ClockVerdict::Moved if !job.holding => Err(Failure::NotAdmitted),
-                ClockVerdict::Doubtful if !job.holding => Err(Failure::Error),
-                _ => Ok(&reply),
-            };
-            self.answer(cx, &job, answer);
-        }
-        true
-    }
-
-    /// It may be time to probe the node.
-    pub(super) fn probe_due(&mut self, cx: &mut Cx<'_>, epoch: u64) {
-        if epoch == 0 || epoch == self.probe_epoch {
-            self.work(cx);
+        if let Step::Read(..) = self.step {
+            // The next answer is that to the same write, or there is none.
+            self.carry_on(cx);
         }
     }
 
-    /// Probes the node, if that is due; then goes on.
-    fn probe(&mut self, cx: &mut Cx<'_>) {
-        /// In a row, while something is changed each time.
-        const MOST_PROBES: usize = 8;
-        let State::Probing(conn) = self.state else { return };
-        match self.next_probe(cx) {
-            NextProbe::Ask(change) if self.probes < MOST_PROBES => {
-                self.probes += 1;
-                let what = if change.is_some() { "change" } else { "probe" };
-                self.checks = false;
-                self.ask_at_once(cx, conn, &probe_request(MARK, change.as_ref()), what);
-            }
-            NextProbe::Check(as_seen) if self.probes < MOST_PROBES => {
-                self.probes += 1;
-                self.checks = true;
-                self.ask_at_once(cx, conn, &check_request(MARK, &as_seen), "check");
-            }
-            next => {
-                if let NextProbe::Wait(at) = next {
-                    self.probe_epoch = cx.net.fresh();
-                    cx.remind(at, Note::Probe { node: self.node, epoch: self.probe_epoch });
-                }
-                self.probes = 0;
-                self.down = false;
-                self.state = State::Up(conn);
-                let jobs = std::mem::take(&mut self.in_flight);
-                if jobs.is_empty() {
-                    self.send_waiting(cx);
-                } else {
-                    self.exchange(cx, jobs);
-                }
-            }
-        }
-    }
-
-    /// Asks about the node, in a write of its own.
-    fn ask_at_once(
-        &mut self,
-        cx: &mut Cx<'_>,
-        conn: ConnId,
-        request: &Request,
-        what: &'static str,
-    ) {
-        self.asked_at = cx.now();
-        let nobody = b"none".to_vec();
-        let part = Part { keys: [MARK.to_vec()].into(), owner: Rc::new(nobody), what };
-        let command = cx.net.switches.applied(request.eval(""));
-        cx.net.send(conn, Message { command, parts: vec![part] });
-        self.epoch = cx.net.fresh();
-        let note = Note::Worker { node: self.node, epoch: self.epoch };
-        cx.remind(cx.now().after(cx.settings.node_timeout + GRACE), note);
-    }
-
-    fn next_probe(&self, cx: &mut Cx<'_>) -> NextProbe {
-        let now = cx.now();
-        let set_time = cx.shared.set_time(now);
-        let random = &mut cx.net.chance;
-        let chance = Chance { id: random.owner() as u64, jitter: random.share() };
-        cx.shared.admission.borrow_mut().next(self.node, now, set_time, chance)
-    }
-
-    /// The node has answered a probe or a check.
-    fn probed(&mut self, cx: &mut Cx<'_>, reply: &Reply) {
-        let now = cx.now();
-        let value = value(reply);
+    /// The node has answered what it was asked about itself; `false`: no node of ours answers so.
+    fn found(&self, cx: &mut Cx<'_>, value: &Value) -> bool {
+        let (node, sent, now) = (self.node, self.sent, cx.now());
         if self.checks {
-            let Some(checked) = read_check(&value, self.asked_at, now) else {
-                return self.give_up(cx);
-            };
+            let Some(checked) = read_check(value, sent, now) else { return false };
             if let Checked::AsSeen(clock) = checked {
-                cx.shared.saw_clock(self.node, clock);
+                cx.shared.saw_clock(node, clock);
             }
-            cx.shared.admission.borrow_mut().checked(self.node, checked, now);
+            cx.shared.admission.borrow_mut().checked(node, checked, now);
         } else {
-            let Some(probe) = read_probe(&value, self.asked_at, now) else {
-                return self.give_up(cx);
-            };
-            cx.shared.saw_clock(self.node, probe.clock);
-            cx.shared.admission.borrow_mut().probed(self.node, probe, now);
+            let Some(probe) = read_probe(value, sent, now) else { return false };
+            cx.shared.saw_clock(node, probe.clock);
+            cx.shared.admission.borrow_mut().probed(node, probe, now);
         }
         cx.shared.hear_of_clocks();
         // Others may be able to go on, now that more is known of the set.
-        for node in (0..cx.settings.nodes).filter(|node| *node != self.node) {
-            cx.remind(now, Note::Probe { node, epoch: 0 });
-        }
-        self.probe(cx);
+        hurry(cx, |other| other != node);
+        true
     }
 
-    /// What is not done goes out again: and what was granted, since nobody knows the node's clock.
-    fn take_back(&mut self) {
-        self.calls.clear();
-        self.rereads = 0;
-        self.in_flight.extend(std::mem::take(&mut self.again));
-        let jobs = std::mem::take(&mut self.by_the_clock).into_iter().map(|(job, _)| job);
-        self.in_flight.extend(jobs);
+    /// There may be something to do.
+    pub(super) fn probe_due(&mut self, cx: &mut Cx<'_>, epoch: u64) {
+        if epoch == self.look_epoch && matches!(self.step, Step::Wait(_)) {
+            // That note is used up, also if the client's clock has not come quite as far.
+            self.step = Step::End;
+        } else if epoch != 0 {
+            return;
+        }
+        self.carry_on(cx);
     }
 
     /// The connection was closed by the other side.
     pub(super) fn closed(&mut self, cx: &mut Cx<'_>, conn: ConnId) {
-        let is_up = match self.state {
-            State::Up(current) if current == conn => true,
-            State::Probing(current) | State::FencingOff(current, _) if current == conn => false,
-            _ => return,
-        };
-        self.take_back();
-        self.leaves(cx, conn);
-        if !is_up {
-            cx.net.close(conn);
-            self.give_up(cx);
-        } else if !self.in_flight.is_empty() {
-            // Who waits for nothing does not notice before it writes.
-            cx.net.close(conn);
-            cx.shared.admission.borrow_mut().lost(self.node);
-            if self.reopened {
-                self.give_up(cx);
-            } else {
-                self.state = State::Reopening;
-                self.open(cx);
-            }
+        // Who waits for nothing does not notice before it writes.
+        if let (Step::Read(..), true) = (self.step, self.conn == Some(conn)) {
+            self.broken(cx, true);
+            self.carry_on(cx);
         }
     }
 
-    /// The time for the answers is over, or for another try to connect has come.
+    /// The time for the answers is over.
     pub(super) fn timer(&mut self, cx: &mut Cx<'_>, epoch: u64) {
-        if epoch != self.epoch {
-            return;
-        }
-        match self.state {
-            State::Down => self.try_again(cx),
-            State::FencingOff(conn, _) => {
-                cx.net.close(conn);
-                self.give_up(cx);
-            }
-            State::Up(conn) | State::Probing(conn) => {
-                self.leaves(cx, conn);
-                // Behind the requests, on the same connection: what runs later is undone at once.
-                let releases = self.mailbox.iter().filter(|job| job.release.is_some());
-                let final_releases: Vec<_> = releases.collect();
-                for (_, message) in writing::messages(&final_releases, false, cx.net.switches) {
-                    cx.net.send(conn, message);
-                }
-                cx.net.close(conn);
-                self.give_up(cx);
-            }
-            State::Connecting | State::Reopening => {}
+        if let (Step::Read(..), true) = (self.step, epoch == self.epoch) {
+            self.broken(cx, false);
+            self.carry_on(cx);
         }
     }
+}
 
-    fn try_again(&mut self, cx: &mut Cx<'_>) {
-        self.state = State::Connecting;
-        self.open(cx);
-    }
-
-    fn open(&mut self, cx: &mut Cx<'_>) {
-        self.mailbox.iter_mut().for_each(|job| job.tried = true);
-        self.epoch = cx.net.fresh();
-        self.asked_at = cx.now();
-        cx.net.connect(cx.client, self.node, cx.settings.node_timeout, self.epoch);
-    }
-
-    /// Probes the node, or sends what waits, if nothing else is under way.
-    fn work(&mut self, cx: &mut Cx<'_>) {
-        let State::Up(conn) = self.state else { return };
-        if !self.in_flight.is_empty() || !self.by_the_clock.is_empty() {
-            return;
-        }
-        if cx.net.is_alive(conn) {
-            self.state = State::Probing(conn);
-            self.probe(cx);
-        } else {
-            // It was closed while nobody checked.
-            cx.net.close(conn);
-            cx.shared.admission.borrow_mut().lost(self.node);
-            self.state = State::Reopening;
-            self.open(cx);
-        }
-    }
-
-    fn send_waiting(&mut self, cx: &mut Cx<'_>) {
-        let now = cx.now();
-        self.pending.retain(|job| !matches!(job.release, Some(Some(until)) if until <= now));
-        let due = self.repeated.extract_if(.., |(due, _)| *due <= now).map(|(_, job)| job);
-        let mut jobs: VecDeque<_> = self.pending.drain(..).chain(due).collect();
-        jobs.extend(self.mailbox.drain(..));
-        self.reopened = false;
-        self.together = true;
-        self.exchange(cx, jobs);
-    }
-
-    fn exchange(&mut self, cx: &mut Cx<'_>, mut jobs: VecDeque<Job>) {
-        let State::Up(conn) = self.state else { return };
-        let (node, via, now) = (self.node, self.via, cx.now());
-        jobs.retain_mut(|job| {
-            if job.waits && job.under.is_none() {
-                // Nothing could be known of the node when this was asked for.
-                job.under = match cx.shared.admission.borrow().grants(node) {
-                    Grants::Nothing => None,
-                    Grants::Always => Some("".into()),
-                    Grants::Under(mark) => Some(mark.into()),
-                };
-                if job.under.is_none() {
-                    self.answer(cx, job, Err(Failure::NotAdmitted));
-                    return false;
-                }
-            }
-            // A node may have forgotten its locks since this was asked for.
-            let admitted = job.under.as_deref().is_none_or(|mark| {
-                match cx.shared.admission.borrow().grants(node) {
-                    Grants::Nothing => false,
-                    Grants::Always => true,
-                    Grants::Under(now) => now == mark,
-                }
-            });
-            if !admitted {
-                // No word of the node: a copy that was sent before may have been granted.
-                self.answer(cx, job, Err(Failure::NotAdmitted));
-            }
-            admitted && job.asker.as_ref().is_none_or(|asker| asker.sending(node, via, now))
-        });
-        self.in_flight = jobs;
-        self.epoch = cx.net.fresh();
-        if self.in_flight.is_empty() {
-            // What has come meanwhile is no repetition, and is wanted.
-            if !self.mailbox.is_empty() {
-                self.work(cx);
-            }
-            return;
-        }
-        if !cx.net.is_alive(conn) {
-            // It was closed while nobody checked.
-            return self.closed(cx, conn);
-        }
-        self.asked_at = now;
-        let jobs = self.in_flight.make_contiguous();
-        put_in_order(jobs, |job| &job.outgoing.request);
-        let jobs: Vec<_> = jobs.iter().collect();
-        for (call, message) in writing::messages(&jobs, self.together, cx.net.switches) {
-            self.calls.push_back(call);
-            cx.net.send(conn, message);
-        }
-        let note = Note::Worker { node, epoch: self.epoch };
-        cx.remind(now.after(cx.settings.node_timeout + GRACE), note);
-    }
-
-    /// The node is down from now on; tells everybody, keeps the releases, and tries again later; or now, if
-    /// somebody waits for that.
-    fn give_up(&mut self, cx: &mut Cx<'_>) {
-        self.state = State::Down;
-        self.down = true;
-        cx.net.link(cx.client, self.node).failed_at = cx.net.now;
-        cx.shared.admission.borrow_mut().lost(self.node);
-        self.take_back();
-        for job in std::mem::take(&mut self.in_flight) {
-            self.undeliverable(cx, job, Failure::Unknown);
-        }
-        let (waiting, others): (VecDeque<_>, VecDeque<_>) =
-            std::mem::take(&mut self.mailbox).into_iter().partition(|job| job.waits && !job.tried);
-        self.mailbox = waiting;
-        for job in others {
-            self.undeliverable(cx, job, Failure::NotSent);
-        }
-        if !self.mailbox.is_empty() {
-            self.tries += 1;
-            return self.try_again(cx);
-        }
-        let pause = RECONNECT.pause(self.tries, cx.net.chance.share());
-        self.tries += 1;
-        self.epoch = cx.net.fresh();
-        let note = Note::Worker { node: self.node, epoch: self.epoch };
-        cx.remind(cx.now().after(pause), note);
-    }
-
-    fn undeliverable(&mut self, cx: &mut Cx<'_>, mut job: Job, failure: Failure) {
-        self.answer(cx, &job, Err(failure));
-        if job.release.is_some() {
-            job.asker = None;
-            self.pending.push_back(job);
-        }
-    }
-
-    fn answer(&self, cx: &mut Cx<'_>, job: &Job, answer: Result<&Reply, Failure>) {
-        let (node, now) = (self.node, cx.now());
-        let waiter = job.asker.as_ref().and_then(|asker| asker.answer(node, answer, now));
-        if let Some(waiter) = waiter {
-            cx.wake(waiter);
-        }
-    }
+/// The call that makes those requests.
+fn call(jobs: &[Job<Asked>], batch: Option<&'static Script>, mark: &str) -> Message {
+    let mark = if jobs.iter().any(Job::is_taking) { mark } else { "" };
+    let requests: Vec<_> = jobs.iter().map(|job| &*job.request.outgoing.request).collect();
+    let parts = jobs.iter().map(|job| job.request.outgoing.part.clone()).collect();
+    Message { command: eval(&requests, batch, (MARK, mark)), parts }
 }

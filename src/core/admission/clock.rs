@@ -11,11 +11,12 @@
 use std::time::Duration;
 
 use super::super::base::{Mechanism, Time, majority};
+use super::super::link::ClockVerdict;
 use super::clock_tracker::{ClockStep, ClockTracker, Reading};
 use super::clocks::Offset;
 use super::comparison::{ClockPlace, ROUNDING};
 use super::node::Knowledge;
-use super::node_clock::{ClockNews, ClockVerdict};
+use super::node_clock::ClockNews;
 use super::probe::{Forgot, ProbeJudgement};
 use super::{Admission, NodeState};
 

@@ -52,7 +52,7 @@ pub(crate) use clock_tracker::ClockStep;
 pub(crate) use clocks::{Offset, worth_waiting};
 pub(crate) use mark::{Configuration, Difference, Identity, Setting};
 use node::{Knowledge, Seen};
-pub(crate) use node_clock::{ClockNews, ClockVerdict};
+pub(crate) use node_clock::ClockNews;
 use probe::ProbeJudgement;
 pub(crate) use probe::{AsSeen, Change, Checked, Forgot, NextProbe, Probe, Role};
 

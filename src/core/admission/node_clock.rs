@@ -7,18 +7,6 @@ use super::clock_tracker::{ClockStep, ClockTracker};
 use super::clocks::Offset;
 use super::mark::Noted;
 
-/// What a reading of a node's clock says of the locks that the node has granted along with it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ClockVerdict {
-    /// They count.
-    Fits,
-    /// They do not: the clock may have been set by more than the tolerance, and one that was read
-    /// faster could tell.
-    Doubtful,
-    /// They do not: the clock was set, or has to be compared with the others first.
-    Moved,
-}
-
 /// What there is to tell about clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ClockNews {

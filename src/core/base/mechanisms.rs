@@ -194,6 +194,14 @@ pub(crate) enum Mechanism {
     TicketsAreKept,
     /// Who is refused a slot of a semaphore tries the ones that the refusal names.
     RefusalsNameFreeSlots,
+    /// Requests whose connection was closed go out once more, over another one.
+    ReconnectsOnce,
+    /// Requests that a batch may make again come behind all others of a write.
+    BatchesGoLast,
+    /// Releases go out behind the requests that a silent node has not answered, on the same connection.
+    FinalReleases,
+    /// A release that a node has refused is told again.
+    RefusedReleasesAreKept,
 }
 
 impl Mechanism {

@@ -1,10 +1,675 @@
-//! The connections to one master, as far as they are rules.
+//! The connection to one master: what goes over it, in which order, and what is done when it breaks.
 //!
-//! It decides which requests may still run behind what a node has answered, for how long a release is repeated because of that, and
-//! which old connections have to be ended on the server. It knows nothing of locks, and of no other node.
+//! It decides what is written next and what waits; what goes out again over a new connection or in another form, and how a
+//! caller learns of a failure; which requests may still run behind what a node has answered, and for how long a release is
+//! repeated because of that; which old connections have to be ended on the server. A driver moves the bytes.
+//!
+//! It knows nothing of locks, of what is asked about a node, and of no other node.
+//!
+//! ```text
+//!                 Connect            End old ones       Ask about the node
+//! Connecting ---> Ending ---------> Open <-----------> Asking
+//!     ^                              |  ^
+//!     |  closed, once                v  |  answered; perhaps again, in another manner
+//!     +-------------------------- Exchanging
+//!     |  when that is due             |  silent, or closed again
+//!    Down <----- Closing <------------+  final releases
+//! ```
 
+mod driver;
+mod exchange;
+mod job;
 mod late;
 mod old_connections;
+mod order;
+mod pending;
 
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use super::base::{Backoff, Mechanism, Time};
+pub(crate) use driver::{
+    Answered, Answers, Awaited, Broken, ClockVerdict, Command, Event, Failure, Fault, Form,
+    Meaning, NextQuestion, Opened, Rejection, Reply, Request, Step, Surroundings, Told,
+    Undelivered,
+};
+use exchange::{Exchange, Known, Left, Manner, Settled};
+pub(crate) use job::{Job, Purpose, Release};
 pub(crate) use late::{Copies, LATEST, Late, Repetition, Via};
 pub(crate) use old_connections::OldConnections;
+#[cfg(all(test, feature = "embedded"))]
+pub(crate) use order::{WORTH_IT, calls, put_in_order};
+use pending::PendingReleases;
+
+/// How much longer than callers a connection waits. Callers give up at the node timeout and submit their
+/// releases then. These go out behind the requests they belong to.
+pub(crate) const GRACE: Duration = Duration::from_millis(50);
+
+/// The most requests that go into one write.
+const MOST_WRITTEN: usize = 256;
+
+const RECONNECT: Backoff =
+    Backoff { min: Duration::from_millis(20), max: Duration::from_millis(1_000) };
+
+/// The shortest time between the beginnings of two tries to connect, however many attempts wait for one.
+/// Without it, a host that accepts connections and closes them would see thousands a second, until ports
+/// run out.
+const BETWEEN_TRIES: Duration = Duration::from_millis(5);
+
+/// How long a connection whose client has gone goes on for a release of which nobody knows how long it
+/// is needed, that is repeated, or that the node has refused.
+const LINGER: Duration = Duration::from_secs(60);
+
+/// The pauses after which a node is told again of a release that it has refused.
+const REFUSED: Backoff =
+    Backoff { min: Duration::from_millis(500), max: Duration::from_millis(10_000) };
+
+/// The most questions about the node in a row. Five are the most that there is to do: check, probe, begin a quarantine, set its
+/// end, and once more if somebody was faster.
+const QUESTIONS_IN_A_ROW: u32 = 8;
+
+/// So many questions about a node there are at most within that time. A server that does not keep its mark, or whose
+/// clock is somewhere else each time, would be probed as often as the network allows, and others with it.
+const MOST_QUESTIONS: u32 = 16;
+const WITHIN: Duration = Duration::from_millis(100);
+
+/// How long after a question that a node refused it is asked again.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
+
+/// The connection to one node. `Q` is a question about it.
+pub(crate) struct Link<R: Request, Q> {
+    /// While the node is down, attempts to take a lock wait for a try to connect.
+    waits_for_a_try: bool,
+    /// The time that the node has for an answer.
+    timeout: Duration,
+    phase: Phase<R, Q>,
+    /// The connection that is there.
+    connection: Option<Connection<R::Script>>,
+    /// Submitted, in order.
+    waiting: VecDeque<Job<R>>,
+    /// Written before, and to be written once more, in that manner.
+    again: Option<(Vec<Job<R>>, Manner)>,
+    pending: PendingReleases<R>,
+    /// The connections that were given up, and may still deliver what was written over them.
+    old: OldConnections,
+    /// Tries to connect in a row that have failed; and when the last one began.
+    tries: u32,
+    tried_at: Time,
+    /// The connection was closed in the middle of a write, and opened once more for that.
+    is_reopened: bool,
+    /// Questions that were asked in a row; lately, and since when that is counted; when the last one was refused.
+    in_a_row: u32,
+    lately: (Time, u32),
+    refused_at: Option<Time>,
+    /// The client has gone, and since when nothing is submitted any more.
+    client_gone: Option<Time>,
+    events: VecDeque<Event<R>>,
+    /// Room for the requests that one answer settles.
+    settled: Vec<(Job<R>, Settled<R>)>,
+}
+
+enum Phase<R: Request, Q> {
+    /// A connection is being made.
+    Connecting,
+    /// Old connections are ended on the server that answers over the new one: those that are left.
+    Ending {
+        left: VecDeque<u64>,
+        is_written: bool,
+        deadline: Time,
+    },
+    /// The connection is there, and nothing is on its way.
+    Open,
+    /// The node is asked something about itself.
+    Asking {
+        question: Q,
+        form: Form,
+        is_written: bool,
+        deadline: Time,
+    },
+    Exchanging(Exchange<R>),
+    /// The connection is given up. It is closed, behind the final releases if there are to be any.
+    Closing {
+        fault: R::Fault,
+        has_final_releases: bool,
+    },
+    /// Requests fail at once, until then.
+    Down {
+        fault: R::Fault,
+        until: Time,
+    },
+    Ended,
+}
+
+/// A connection that is there.
+struct Connection<S> {
+    opened: Opened,
+    via: Via,
+    known: Known<S>,
+    /// The node was asked about itself over it, and may be used.
+    is_up: bool,
+}
+
+impl<R: Request, Q> Link<R, Q> {
+    /// Of a node that has `timeout` for an answer. With `waits_for_a_try`, attempts to take a lock wait for a try to connect while
+    /// the node is down.
+    pub(crate) const fn new(timeout: Duration, waits_for_a_try: bool) -> Self {
+        Self {
+            waits_for_a_try,
+            timeout,
+            phase: Phase::Connecting,
+            connection: None,
+            waiting: VecDeque::new(),
+            again: None,
+            pending: PendingReleases::new(),
+            old: OldConnections::new(),
+            tries: 0,
+            tried_at: Time::from_start(Duration::ZERO),
+            is_reopened: false,
+            in_a_row: 0,
+            lately: (Time::from_start(Duration::ZERO), 0),
+            refused_at: None,
+            client_gone: None,
+            events: VecDeque::new(),
+            settled: Vec::new(),
+        }
+    }
+
+    /// Returns how many more requests it takes now; 0 while something is on its way. Its answer changes with each event.
+    pub(crate) fn room(&self) -> usize {
+        let takes = matches!(self.phase, Phase::Open | Phase::Down { .. } | Phase::Closing { .. });
+        if takes && self.again.is_none() {
+            MOST_WRITTEN.saturating_sub(self.waiting.len())
+        } else {
+            0
+        }
+    }
+
+    /// A request is to go to the node.
+    pub(crate) fn submit(&mut self, job: Job<R>) {
+        self.waiting.push_back(job);
+    }
+
+    /// Keeps a release for the time when the node has room, or is there. Its caller has been told.
+    pub(crate) fn keep(&mut self, release: Job<R>, now: Time) {
+        if self.pending.keep(release, now) {
+            self.events.push_back(Event::ReleaseDropped);
+        }
+    }
+
+    /// The client has gone: nothing is submitted any more.
+    pub(crate) fn handle_client_gone(&mut self, now: Time) {
+        self.client_gone.get_or_insert(now);
+    }
+
+    /// Returns what to hand out. Its answer changes with each event, and with each call of [`poll`](Self::poll).
+    pub(crate) fn poll_event(&mut self) -> Option<Event<R>> {
+        self.events.pop_front()
+    }
+
+    /// Returns what to do next. Its answer changes with each event, and when that time comes.
+    pub(crate) fn poll<S>(&mut self, now: Time, around: &mut S) -> Step
+    where
+        S: Surroundings<R, Question = Q>,
+    {
+        loop {
+            let next = match &mut self.phase {
+                Phase::Connecting => Some(Step::Connect),
+                Phase::Ending { is_written: false, .. }
+                | Phase::Asking { is_written: false, .. }
+                | Phase::Exchanging(Exchange { is_written: false, .. }) => Some(Step::Write),
+                Phase::Ending { deadline, .. } => Some(Step::Read(Awaited::Ended, *deadline)),
+                Phase::Asking { deadline, .. } => Some(Step::Read(Awaited::Question, *deadline)),
+                Phase::Exchanging(exchange) => {
+                    Some(Step::Read(exchange.awaited(), exchange.deadline))
+                }
+                Phase::Closing { .. } => Some(Step::Close),
+                Phase::Ended => Some(Step::End),
+                Phase::Down { .. } => self.poll_down(now, around),
+                Phase::Open => self.poll_open(now, around),
+            };
+            if let Some(step) = next {
+                return step;
+            }
+        }
+    }
+
+    /// Answers requests with the node's fault, and connects when that is due. `None`: the phase has changed.
+    fn poll_down(&mut self, now: Time, around: &mut impl Surroundings<R>) -> Option<Step> {
+        let Phase::Down { fault, until } = &self.phase else { return None };
+        let (fault, mut until) = (fault.clone(), *until);
+        let waits = self.waits_for_a_try;
+        let jobs = std::mem::take(&mut self.waiting);
+        let (waiting, others): (VecDeque<_>, VecDeque<_>) =
+            jobs.into_iter().partition(|job| waits && job.is_taking());
+        self.waiting = waiting;
+        for job in others {
+            self.undeliverable(job, Failure::NotSent, &fault, now);
+        }
+        if !self.waiting.is_empty() {
+            until = until.min(self.tried_at.after(BETWEEN_TRIES));
+        }
+        if until <= now {
+            self.connect(now, around);
+            return None;
+        }
+        if self.is_over(now) {
+            self.phase = Phase::Ended;
+            return None;
+        }
+        Some(Step::Wait(until))
+    }
+
+    fn connect(&mut self, now: Time, around: &mut impl Surroundings<R>) {
+        // What answers may be another server, or the same one without what it knew.
+        around.lost();
+        self.refused_at = None;
+        self.connection = None;
+        self.tried_at = now;
+        self.phase = Phase::Connecting;
+    }
+
+    /// Asks about the node, or writes what waits. `None`: the phase has changed.
+    fn poll_open<S>(&mut self, now: Time, around: &mut S) -> Option<Step>
+    where
+        S: Surroundings<R, Question = Q>,
+    {
+        let mut look_at = now;
+        // Somebody changes the mark all the time, if there are more. Others shall have their turn meanwhile.
+        if self.in_a_row < QUESTIONS_IN_A_ROW {
+            match self.next_question(now, around) {
+                NextQuestion::Ask(question) => {
+                    let form = self.connection.as_mut()?.known.form(around.script(&question));
+                    let deadline = now;
+                    self.phase = Phase::Asking { question, form, is_written: false, deadline };
+                    return None;
+                }
+                NextQuestion::Wait(until) => look_at = until,
+            }
+        }
+        self.in_a_row = 0;
+        let connection = self.connection.as_mut()?;
+        if !std::mem::replace(&mut connection.is_up, true) {
+            self.tries = 0;
+            around.set_up();
+        }
+        let (jobs, manner) = match self.again.take() {
+            Some(again) => again,
+            None => {
+                self.is_reopened = false;
+                let mut jobs = self.pending.take(MOST_WRITTEN, now);
+                let room = MOST_WRITTEN.saturating_sub(jobs.len()).min(self.waiting.len());
+                jobs.extend(self.waiting.drain(..room));
+                (jobs, Manner::FIRST)
+            }
+        };
+        if jobs.is_empty() {
+            if self.is_over(now) {
+                self.phase = Phase::Ended;
+                return None;
+            }
+            return Some(Step::Wait(self.pending.next_due().map_or(look_at, |it| it.min(look_at))));
+        }
+        let connection = self.connection.as_mut()?;
+        let (via, known) = (connection.via, &mut connection.known);
+        let exchange = Exchange::begin(jobs, manner, via, known, around, (&mut self.events, now));
+        if let Some(exchange) = exchange {
+            self.phase = Phase::Exchanging(exchange);
+        }
+        None
+    }
+
+    fn next_question<S>(&mut self, now: Time, around: &mut S) -> NextQuestion<Q>
+    where
+        S: Surroundings<R, Question = Q>,
+    {
+        if let Some(until) = around.settled_until().filter(|until| now < *until) {
+            return NextQuestion::Wait(until);
+        }
+        let (since, asked) = self.lately;
+        if since.after(WITHIN) <= now {
+            self.lately = (now, 0);
+        } else if asked >= MOST_QUESTIONS && Mechanism::ProbesAreBounded.is_on() {
+            return NextQuestion::Wait(since.after(WITHIN));
+        }
+        if let Some(again) = self.refused_at.map(|at| at.after(ASK_AGAIN)).filter(|at| now < *at) {
+            return NextQuestion::Wait(again);
+        }
+        let next = around.next_question(now);
+        if let NextQuestion::Ask(_) = next {
+            self.lately.1 += 1;
+            self.in_a_row += 1;
+        }
+        next
+    }
+
+    /// Returns true if the client has gone, and nothing is left that the node needs to be told.
+    fn is_over(&self, now: Time) -> bool {
+        let Some(gone) = self.client_gone else { return false };
+        let needed = self.pending.needed_until(gone.after(LINGER));
+        self.waiting.is_empty() && needed.is_none_or(|needed| needed <= now)
+    }
+
+    /// The connection is there, and the login is over.
+    pub(crate) fn handle_opened(&mut self, opened: Opened, now: Time) {
+        if !matches!(self.phase, Phase::Connecting) {
+            return;
+        }
+        let left = self.old.that_have_to_end(&opened.run, opened.id, now);
+        let via = Via { connection: 0, fenced: false };
+        self.connection = Some(Connection { opened, via, known: Known::new(), is_up: false });
+        if left.is_empty() {
+            self.fenced_off(now);
+        } else {
+            self.phase = Phase::Ending { left: left.into(), is_written: false, deadline: now };
+        }
+    }
+
+    /// There is no connection.
+    pub(crate) fn handle_not_opened(
+        &mut self,
+        fault: R::Fault,
+        now: Time,
+        around: &mut impl Surroundings<R>,
+    ) {
+        if !matches!(self.phase, Phase::Connecting) {
+            return;
+        }
+        self.give_up(&fault, now, around);
+        self.turn_away(&fault, now);
+        self.go_down(fault, now, around);
+    }
+
+    /// Answers all requests that wait with that fault.
+    fn turn_away(&mut self, fault: &R::Fault, now: Time) {
+        for job in std::mem::take(&mut self.waiting) {
+            self.undeliverable(job, Failure::NotSent, fault, now);
+        }
+    }
+
+    /// The old connections are ended, as far as that is permitted.
+    fn fenced_off(&mut self, now: Time) {
+        if let Some(connection) = &mut self.connection {
+            connection.via = self.old.opened(&connection.opened.run, now);
+            if connection.via.fenced {
+                self.pending.repeat_now(now);
+            }
+        }
+        self.in_a_row = 0;
+        self.phase = Phase::Open;
+    }
+
+    /// Shows what is to be written, in order.
+    pub(crate) fn to_write(&mut self, mut show: impl FnMut(Command<'_, R, Q>)) {
+        match &mut self.phase {
+            Phase::Ending { left, .. } => left.iter().for_each(|id| show(Command::End(*id))),
+            Phase::Asking { question, form, .. } => show(Command::Question(question, *form)),
+            Phase::Exchanging(exchange) => {
+                exchange.to_write(|jobs, batch, form, mark| {
+                    show(Command::Call { jobs, batch, form, mark });
+                });
+                // In the same write and, as a rule, in the same read: it costs the server a microsecond.
+                show(Command::Clock);
+            }
+            _ => {}
+        }
+    }
+
+    /// All of that was written.
+    pub(crate) fn handle_written(&mut self, now: Time) {
+        let (timeout, patience) = (now.after(self.timeout), now.after(self.timeout + GRACE));
+        match &mut self.phase {
+            Phase::Ending { is_written, deadline, .. } => {
+                (*is_written, *deadline) = (true, timeout)
+            }
+            Phase::Asking { is_written, deadline, .. } => {
+                (*is_written, *deadline) = (true, patience)
+            }
+            Phase::Exchanging(exchange) => exchange.handle_written(patience),
+            _ => {}
+        }
+    }
+
+    /// The server has answered to the end of an old connection, which is `over` for certain or not.
+    pub(crate) fn handle_ended(&mut self, over: bool, now: Time) {
+        let (Phase::Ending { left, .. }, Some(connection)) = (&mut self.phase, &self.connection)
+        else {
+            return;
+        };
+        let run = &connection.opened.run;
+        if let Some(id) = left.pop_front() {
+            match over {
+                true => self.old.ended(run, id),
+                false => self.old.cannot_be_ended(run, id),
+            }
+        }
+        if left.is_empty() {
+            self.fenced_off(now);
+        }
+    }
+
+    /// The server has answered a question about the node.
+    pub(crate) fn handle_question<S>(&mut self, told: Told<R::Fault>, now: Time, around: &mut S)
+    where
+        S: Surroundings<R, Question = Q>,
+    {
+        let (Phase::Asking { question, form, .. }, Some(connection)) =
+            (&self.phase, &mut self.connection)
+        else {
+            return;
+        };
+        match told {
+            Told::Answered => {
+                if *form == Form::Sha {
+                    around.serves();
+                }
+                self.refused_at = None;
+            }
+            Told::NoScript => connection.known.forget_all(),
+            Told::Refused(fault) => {
+                connection.known.forget(around.script(question));
+                // It is up, and may serve holders as well as before.
+                let fault = around.refusal(fault);
+                around.question_refused(&fault);
+                self.refused_at = Some(now);
+            }
+        }
+        self.phase = Phase::Open;
+    }
+
+    /// The server has answered a call.
+    pub(crate) fn handle_answer(
+        &mut self,
+        reply: Reply<R::Value, R::Fault>,
+        now: Time,
+        around: &mut impl Surroundings<R>,
+    ) {
+        let Phase::Exchanging(exchange) = &mut self.phase else { return };
+        let mut settled = std::mem::take(&mut self.settled);
+        exchange.handle_answer(reply, around, &mut settled);
+        if let (Awaited::Clock, Some(connection)) = (exchange.awaited(), &mut self.connection) {
+            exchange.forgets(&mut connection.known, around);
+        }
+        for (job, answer) in settled.drain(..) {
+            self.settle(job, answer, now, around);
+        }
+        self.settled = settled;
+    }
+
+    /// The node's clock was read, behind the answers to a write.
+    pub(crate) fn handle_clock<S>(&mut self, clock: S::Clock, now: Time, around: &mut S)
+    where
+        S: Surroundings<R, Question = Q>,
+    {
+        match std::mem::replace(&mut self.phase, Phase::Open) {
+            Phase::Exchanging(exchange) => {
+                match exchange.handle_clock(clock, around, (&mut self.events, now)) {
+                    Ok(Left::Nothing) => {}
+                    Ok(Left::Again(jobs, manner)) => self.again = Some((jobs, manner)),
+                    Err(exchange) => self.phase = Phase::Exchanging(exchange),
+                }
+            }
+            phase => self.phase = phase,
+        }
+    }
+
+    /// Hands out an answer, or the lack of it.
+    fn settle(
+        &mut self,
+        mut job: Job<R>,
+        answer: Settled<R>,
+        now: Time,
+        around: &mut impl Surroundings<R>,
+    ) {
+        match answer {
+            Settled::Answered(value, meaning) => {
+                let (answer, clock_moved) = (Ok(value), None);
+                self.events.extend(job.request.take_caller().map(|caller| {
+                    Event::Answered(Answered { caller, meaning, clock_moved, answer })
+                }));
+                self.answered(job, now, around);
+            }
+            Settled::Failed(undelivered) => {
+                self.events.extend(Answered::failed(&mut job, undelivered));
+            }
+            Settled::Refused(fault) => {
+                if job.release().is_some_and(|release| release.refusals == Some(0)) {
+                    self.events.push_back(Event::ReleaseRefused(fault.clone()));
+                }
+                let fault = around.refusal(fault);
+                let undelivered = Undelivered::new(Failure::Error, fault, job.is_taking());
+                self.events.extend(Answered::failed(&mut job, undelivered));
+                self.refused(job, now, around);
+            }
+        }
+    }
+
+    /// The node has answered; a release is repeated, if something may still run behind it.
+    fn answered(&mut self, mut job: Job<R>, now: Time, around: &mut impl Surroundings<R>) {
+        let Some(via) = self.connection.as_ref().map(|connection| connection.via) else { return };
+        let repetition = job.release_mut().and_then(|release| release.repetition.as_mut());
+        let due = repetition.and_then(|it| it.answered(via, now, || around.random()));
+        if due.is_some_and(|due| self.pending.repeat(job, due)) {
+            self.events.push_back(Event::ReleaseDropped);
+        }
+    }
+
+    /// The node has refused that request. It is told of a release again while the key can be there: a right that is taken away
+    /// comes back, as a rule, and a server whose memory is full gets room. Where nobody knows when the key ends, that is
+    /// tried for a while.
+    fn refused(&mut self, mut job: Job<R>, now: Time, around: &mut impl Surroundings<R>) {
+        let Some(release) = job.release_mut() else { return };
+        let Some(refusals) = &mut release.refusals else { return };
+        *refusals = refusals.saturating_add(1);
+        let due = now.after(REFUSED.pause(*refusals, around.random()));
+        release.until.get_or_insert(now.after(LATEST));
+        if Mechanism::RefusedReleasesAreKept.is_on() {
+            self.pending.keep_refused(job, due, now);
+        }
+    }
+
+    /// The connection cannot be used any more.
+    pub(crate) fn handle_broken(
+        &mut self,
+        broken: Broken<R::Fault>,
+        now: Time,
+        around: &mut impl Surroundings<R>,
+    ) {
+        let Broken { fault, closed, in_step } = broken;
+        match std::mem::replace(&mut self.phase, Phase::Open) {
+            Phase::Exchanging(exchange) => {
+                self.again = Some(exchange.unanswered()).filter(|(jobs, _)| !jobs.is_empty());
+            }
+            Phase::Ending { .. } | Phase::Asking { .. } | Phase::Open => {}
+            phase => return self.phase = phase,
+        }
+        let Some(connection) = &self.connection else { return };
+        let is_up = connection.is_up;
+        // What was asked about the node need not come to an end.
+        if is_up && self.again.is_some() {
+            self.old.given_up(&connection.opened.run, connection.opened.id, now);
+        }
+        // A server that was restarted, or that closes idle connections, is no reason to fail: each request may be sent
+        // again, since it sets and never increments.
+        if is_up && closed && !self.is_reopened && Mechanism::ReconnectsOnce.is_on() {
+            self.is_reopened = true;
+            return self.connect(now, around);
+        }
+        self.give_up(&fault, now, around);
+        if !is_up {
+            self.turn_away(&fault, now);
+        }
+        let has_final_releases = is_up && in_step && Mechanism::FinalReleases.is_on();
+        self.phase = Phase::Closing { fault, has_final_releases };
+    }
+
+    /// Nothing more is expected of the connection, if there is one: tells the callers whose requests were written.
+    fn give_up(&mut self, fault: &R::Fault, now: Time, around: &mut impl Surroundings<R>) {
+        around.lost();
+        // Before any caller is told, so that one that asks again at once is not queued here once more.
+        around.set_down(fault);
+        for job in self.again.take().into_iter().flat_map(|(jobs, _)| jobs) {
+            self.undeliverable(job, Failure::Unknown, fault, now);
+        }
+    }
+
+    /// Shows the releases that are written behind the requests that a silent server has not answered, on the very same
+    /// connection. Should it wake up later and run those requests, it runs the releases right after them, and no key stays
+    /// behind. They are kept for the reconnect as well: nobody knows whether this arrived.
+    pub(crate) fn final_releases(&mut self, mut show: impl FnMut(&R, Form)) {
+        let (Phase::Closing { has_final_releases: true, .. }, Some(connection)) =
+            (&self.phase, &mut self.connection)
+        else {
+            return;
+        };
+        for job in self.waiting.iter().filter(|job| job.release().is_some()) {
+            show(&job.request, connection.known.form(job.request.script()));
+        }
+    }
+
+    /// The connection is closed. Callers are told only now: one that has been told may end the process.
+    pub(crate) fn handle_closed(&mut self, now: Time, around: &mut impl Surroundings<R>) {
+        match std::mem::replace(&mut self.phase, Phase::Open) {
+            Phase::Closing { fault, .. } => self.go_down(fault, now, around),
+            phase => self.phase = phase,
+        }
+    }
+
+    fn go_down(&mut self, fault: R::Fault, now: Time, around: &mut impl Surroundings<R>) {
+        let until = now.after(RECONNECT.pause(self.tries, around.random()));
+        self.tries = self.tries.saturating_add(1);
+        self.connection = None;
+        self.is_reopened = false;
+        self.phase = Phase::Down { fault, until };
+    }
+
+    fn undeliverable(&mut self, mut job: Job<R>, failure: Failure, fault: &R::Fault, now: Time) {
+        let undelivered = Undelivered::new(failure, fault.clone(), job.is_taking());
+        self.events.extend(Answered::failed(&mut job, undelivered));
+        if job.release().is_some() {
+            self.keep(job, now);
+        }
+    }
+
+    /// Returns true if the node may be used over the connection that is there.
+    pub(crate) fn is_up(&self) -> bool {
+        self.connection.as_ref().is_some_and(|connection| connection.is_up)
+    }
+
+    /// Returns true if any release is kept, or is told again.
+    pub(crate) fn keeps_any(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
+    /// Returns how many releases have not been delivered.
+    pub(crate) fn kept_releases(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// Drops the releases that are of no use any more, and returns whether any is left.
+    pub(crate) fn tidy(&mut self, now: Time) -> bool {
+        self.pending.tidy(now)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -4,29 +4,11 @@ use std::time::Duration;
 
 use super::super::base::Time;
 use super::super::link::Via;
+use super::Failure;
 
 /// How long after its start a ballot is kept open for the nodes that its verdict did not need, so that they are
 /// repaired, or their faults told. A connection that is refused is refused within this time.
 pub(crate) const HEAR_OUT: Duration = Duration::from_millis(10);
-
-/// Why a node has no vote in a ballot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Failure {
-    /// Nothing was sent to it: it is disconnected, or the ballot was over before its turn.
-    NotSent,
-    /// At least one copy was sent, and what the node did with it is unknown. Never a refusal: the
-    /// command may have run, or may still run later.
-    Unknown,
-    /// It was sent, and the node answered with an error, such as "out of memory". So the node was
-    /// reached; what it did before that, and what it knows, is unknown.
-    Error,
-    /// The node rejects us, and will until somebody changes what it is or what it lets us do: it refuses
-    /// the login, or lacks what a lock needs. So it was reached; it may know of another holder.
-    Rejected,
-    /// The node may have forgotten locks, and grants nothing to newcomers for now. So the request was not
-    /// sent, or its grant does not count.
-    NotAdmitted,
-}
 
 /// One question put to all nodes at once. A transport carries it: it asks `sending` before each
 /// copy that it writes, and hands in one vote or one failure a node.

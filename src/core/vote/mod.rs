@@ -19,8 +19,9 @@ mod order;
 mod release;
 mod slots;
 
+pub(crate) use super::link::Failure;
 pub(crate) use attempt::{Attempt, Cleanup, Conclusion, Kept, ReleasePlan, Vote};
-pub(crate) use ballot::{Ballot, Failure, HEAR_OUT, Shared};
+pub(crate) use ballot::{Ballot, HEAR_OUT, Shared};
 pub(crate) use confirmation::{ConfirmVote, Confirmation};
 pub(crate) use extension::{Extension, ExtensionVote, Heard, Renewed};
 pub(crate) use fallback::{Grant, Judged, Judgement, News, Quorum, QuorumHealth, waits_for_a_try};

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use crate::core::link::Meaning;
 use crate::core::operate::{HeldAs, HeldKey, HolderVote, KeyLayout, ScanVote};
 use crate::core::vote::{
     ConfirmVote, ExtensionVote, LARGEST_NUMBER, MOST_PERMITS, ReleaseVote, Slots, Vote,
 };
-use crate::node::{Meaning, Value};
+use crate::node::Value;
 
 /// A reply that our scripts never give.
 #[derive(Debug, PartialEq, Eq)]

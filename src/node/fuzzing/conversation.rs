@@ -7,21 +7,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use parking_lot::Mutex;
-
 use super::super::address::Address;
 use super::super::connection::Connection;
-use super::super::job::{Answer, Ask, Job, Release, Sink};
-use super::super::link::Link;
+use super::super::job::{self, Answer, Ask, Job, Sink};
 use super::super::listening::Listening;
-use super::super::pending_releases::PendingReleases;
 use super::super::request::{Part, Request, Script, Value};
 use super::super::set::NodeSet;
+use super::super::status::Status;
+use super::super::surroundings::Asks;
 use super::super::wire::Wire;
 use super::super::worker::{Shared, Worker};
 use super::fine_fault;
+use crate::clock;
 use crate::core::admission::Configuration;
-use crate::core::link::{OldConnections, Via};
+use crate::core::link::{Link, Purpose, Release, Step, Via};
 
 /// What nobody waits for: a server that has said all is closed.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -43,20 +42,31 @@ pub fn conversation(data: &[u8]) {
     let Some((begins, answers)) = data.split_first() else { return };
     let url = ["unix:///nowhere/at/all", "unix:///nowhere/at/all?pass=secret&db=1"];
     let address = address(url[usize::from(begins >> 1 & 1)]);
-    let worker = worker(&address, begins >> 2 & 1 == 1);
-    let Some((mut connection, _server)) = connected(&address, begins & 1 == 1, answers) else {
+    let mut worker = worker(&address, begins >> 2 & 1 == 1);
+    let Some((connection, _server)) = connected(&address, begins & 1 == 1, answers) else {
         return;
     };
-    if worker.fence_off(&mut connection).and_then(|()| worker.admit(&mut connection)).is_err() {
+    worker.connected(Ok(connection));
+    carry_on(&mut worker);
+    if !worker.is_up {
         return;
     }
     let asked: Vec<_> = (0..7).map(|_| Arc::<Asked>::default()).collect();
-    let jobs = asked.iter().enumerate().map(|(i, asked)| job(i, asked)).collect();
-    if let Err(fault) = worker.exchange(connection, jobs) {
+    asked.iter().enumerate().for_each(|(i, asked)| worker.link.submit(job(i, asked)));
+    carry_on(&mut worker);
+    if let Some(fault) = worker.shared.status.fault() {
         fine_fault(&fault, &address);
     }
     for asked in asked {
         assert_eq!(asked.answers.load(Ordering::SeqCst), 1, "each is answered once");
+    }
+}
+
+/// Until there is nothing to do at once.
+fn carry_on(worker: &mut Worker) {
+    let mut step = worker.poll();
+    while !matches!(step, Step::Wait(_) | Step::End) {
+        step = worker.carry_out(step);
     }
 }
 
@@ -114,42 +124,35 @@ fn worker(address: &Address, quarantine: bool) -> Worker {
         index: None,
     };
     let set = NodeSet::new(b"mark".to_vec(), &names, &configuration, false);
-    let shared = Shared {
-        link: Link::new(address.shown().clone(), TIMEOUT),
-        pending: PendingReleases::default(),
-        untold: Arc::default(),
-        writes: Default::default(),
-        scripts: Default::default(),
-    };
     Worker {
         node: 0,
         address: address.clone(),
         timeout: TIMEOUT,
         mailbox: set.mailbox(0).clone(),
-        shared: Arc::new(shared),
+        shared: Arc::new(Shared::new(Status::new(address.shown().clone(), TIMEOUT))),
         set,
-        old: Mutex::new(OldConnections::new()),
         confirmer: None,
+        link: Link::new(TIMEOUT, false),
+        connection: None,
+        is_up: false,
+        sent: clock::now(),
+        asks: Asks::Probe,
     }
 }
 
 fn job(i: usize, asked: &Arc<Asked>) -> Job {
     let script = if i < 2 { &ALONE } else { &BATCHED };
     let request = Arc::new(Request::new(script, 1, &[Part::Bytes(b"key"), Part::Mark]));
-    let ask = |ask| Job::Ask { ask, sink: asked.clone(), written: false };
     match i {
-        0 | 2 | 3 => ask(Ask::Taking(request)),
-        4 => ask(Ask::Holding(request)),
-        1 => ask(Ask::Anyway(request)),
-        _ => Job::Release(Release {
-            request,
-            sink: Some(asked.clone()),
-            until: None,
-            repetition: None,
-            unanswered: None,
-            untold: None,
-            refusals: Some(0),
-        }),
+        0 | 2 | 3 => Ask::Taking(request).into_job(0, asked.clone()),
+        4 => Ask::Holding(request).into_job(0, asked.clone()),
+        1 => Ask::Anyway(request).into_job(0, asked.clone()),
+        _ => {
+            let sink: Option<Arc<dyn Sink>> = Some(asked.clone());
+            let request = job::Asked { node: 0, request, sink, unanswered: None, untold: None };
+            let release = Release { until: None, repetition: None, refusals: Some(0) };
+            Job::new(request, Purpose::Release(release))
+        }
     }
 }
 

@@ -44,7 +44,7 @@ const JOBS: Scenario =
 /// The first job is done soon, although all clients begin at one instant and share the nodes among them.
 const AT_ONE_INSTANT: Scenario = Scenario {
     runs: 10,
-    plan: |seed| Plan { lasts: seconds(5), ..jobs(seed, 5, Vec::new()) },
+    plan: |seed| Plan { lasts: seconds(5), latency_ms: 60, ..jobs(seed, 5, Vec::new()) },
     happened: |run| run.grants.first().is_some_and(|grant| grant.at < seconds(2)),
 };
 
@@ -67,7 +67,7 @@ const ALL_TRY_ONCE: Scenario = Scenario {
 
 #[test]
 fn somebody_gets_a_lock_that_all_try_for_once_at_one_instant() {
-    ALL_TRY_ONCE.holds(1);
+    ALL_TRY_ONCE.nearly_always_holds();
 }
 
 #[test]

@@ -180,7 +180,7 @@ const NEARLY_OVER: Scenario = Scenario {
 
 /// Its renewal has not been confirmed, and more than half the TTL is left.
 const IN_DOUBT: Scenario = Scenario {
-    runs: 20,
+    runs: 40,
     plan: |seed| cut_off(seed, ms(200), ms(1_300)),
     happened: was_not_handed_over,
 };

@@ -257,7 +257,7 @@ fn forced(seed: u64) -> Plan {
 }
 
 const FORCED: Scenario = Scenario {
-    runs: 40,
+    runs: 80,
     plan: forced,
     happened: |run| tells(run, "extend of client 0", "(in flight)"),
 };

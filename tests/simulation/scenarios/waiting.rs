@@ -45,7 +45,7 @@ fn without_heeding_what_nodes_tell_a_release_is_slept_through() {
 
 /// The lock is given back when the client was refused, and before any node has confirmed that it will tell.
 const SUBSCRIBING: Scenario = Scenario {
-    runs: 20,
+    runs: 40,
     plan: |seed| given_back(seed, WANTED + Chance::new(seed).ms(40..60)),
     happened: soon_served,
 };
@@ -92,7 +92,7 @@ const TOLD_BY_ONE: Scenario = Scenario {
         plan.faults.extend([
             all_the_time(Fault::SubscribersRefused { node: 1 }),
             all_the_time(Fault::Cut { client: 0, node: 2 }),
-            all_the_time(Fault::Slow { client: 1, node: 2, by: ms(20) }),
+            all_the_time(Fault::Slow { client: 1, node: 2, by: ms(30) }),
         ]);
         plan
     },

@@ -1,6 +1,7 @@
 //! A small world for the admission machines: servers that restart, are flushed, promoted and have
 //! their clocks set, and clients whose requests are held up for as long as the story wants.
 
+use super::super::link::ClockVerdict;
 use super::clocks::{Offset, milliseconds};
 use super::mark::Identity;
 use super::*;

@@ -13,9 +13,9 @@ use crate::observe;
 
 /// Shared by the worker, which sets it, and the callers, who need not ask a node that is down.
 #[derive(Debug)]
-pub(super) struct Link {
+pub(super) struct Status {
     node: Arc<str>,
-    state: RwLock<LinkState>,
+    reach: RwLock<Reach>,
     /// Since when the worker has been waiting for the node, in microseconds of the lease clock; 0
     /// while it is not.
     busy_since_us: AtomicU64,
@@ -32,7 +32,7 @@ pub(super) struct Link {
 }
 
 #[derive(Debug)]
-enum LinkState {
+enum Reach {
     /// The first connection is being made; requests wait for it.
     Connecting,
     Up,
@@ -40,11 +40,11 @@ enum LinkState {
     Down(NodeFault),
 }
 
-impl Link {
+impl Status {
     pub(super) fn new(node: Arc<str>, timeout: Duration) -> Self {
         Self {
             node,
-            state: RwLock::new(LinkState::Connecting),
+            reach: RwLock::new(Reach::Connecting),
             busy_since_us: AtomicU64::new(0),
             was_up: AtomicBool::new(false),
             has_served: AtomicBool::new(false),
@@ -59,14 +59,14 @@ impl Link {
     }
 
     pub(super) fn is_up(&self) -> bool {
-        matches!(*self.state.read(), LinkState::Up)
+        matches!(*self.reach.read(), Reach::Up)
     }
 
     /// The fault of the node, if it is down.
     pub(super) fn fault(&self) -> Option<NodeFault> {
-        match &*self.state.read() {
-            LinkState::Down(fault) => Some(fault.clone()),
-            LinkState::Connecting | LinkState::Up => None,
+        match &*self.reach.read() {
+            Reach::Down(fault) => Some(fault.clone()),
+            Reach::Connecting | Reach::Up => None,
         }
     }
 
@@ -101,28 +101,28 @@ impl Link {
         let had_its_time = waited >= its_time;
         let waiting_for = self.waiting_for();
         let (waited_for, waited) = (waited, rounded(waited));
-        let what = match &*self.state.read() {
-            LinkState::Down(fault) => return Some(fault.clone()),
+        let what = match &*self.reach.read() {
+            Reach::Down(fault) => return Some(fault.clone()),
             _ if !late => return None,
             // The call has spent its time on other nodes, before it came to ask this one.
-            LinkState::Up if waiting_for.is_none() => format!(
+            Reach::Up if waiting_for.is_none() => format!(
                 "it answers, but the time of this call was over before it could be asked, after {waited}"
             ),
             // It was free when the call began, and is asked something just now.
-            LinkState::Up if waiting_for.is_some_and(|busy| busy < waited_for / 2) => format!(
+            Reach::Up if waiting_for.is_some_and(|busy| busy < waited_for / 2) => format!(
                 "it answers, but did not answer this call within the time left, after {waited}"
             ),
-            LinkState::Up if waiting_for.is_some_and(|busy| busy >= its_time) => format!(
+            Reach::Up if waiting_for.is_some_and(|busy| busy >= its_time) => format!(
                 "no answer after {waited}; the server hangs, is paused or is overloaded, or the network is cut"
             ),
-            LinkState::Connecting if had_its_time => format!(
+            Reach::Connecting if had_its_time => format!(
                 "no connection after {waited}; is its name resolved in time, is the host reachable, does the server hang or \
                  is it paused, and do the URL and the port agree on TLS?"
             ),
-            LinkState::Up => {
+            Reach::Up => {
                 format!("no answer before the time of this call was over, after {waited}")
             }
-            LinkState::Connecting => {
+            Reach::Connecting => {
                 format!("no connection before the time of this call was over, after {waited}")
             }
         };
@@ -161,15 +161,15 @@ impl Link {
 
     pub(super) fn set_up(&self) {
         self.was_up.store(true, Ordering::Relaxed);
-        let before = std::mem::replace(&mut *self.state.write(), LinkState::Up);
-        if !matches!(before, LinkState::Up) {
+        let before = std::mem::replace(&mut *self.reach.write(), Reach::Up);
+        if !matches!(before, Reach::Up) {
             observe::node_up(&self.node);
         }
     }
 
     pub(super) fn set_down(&self, fault: NodeFault) {
-        let before = std::mem::replace(&mut *self.state.write(), LinkState::Down(fault.clone()));
-        if !matches!(before, LinkState::Down(_)) {
+        let before = std::mem::replace(&mut *self.reach.write(), Reach::Down(fault.clone()));
+        if !matches!(before, Reach::Down(_)) {
             observe::node_down(&fault);
         }
     }

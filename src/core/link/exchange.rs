@@ -1,0 +1,368 @@
+//! One write of requests, and the answers to it.
+
+use std::collections::VecDeque;
+
+use super::super::base::Time;
+use super::driver::{
+    Answered, Answers, Awaited, ClockVerdict, Event, Failure, Fault, Form, Meaning, Reply, Request,
+    Surroundings, Undelivered,
+};
+use super::job::Job;
+use super::late::Via;
+use super::order::{Call, calls, put_in_order};
+
+/// How often a clock is read once more whose answer took so long that it says too little.
+const READ_AGAIN: usize = 2;
+
+/// How requests are written. What goes out again goes out another way each time, so it ends after a few.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Manner {
+    /// Calls are made in batches.
+    together: bool,
+    forgotten_before: bool,
+    /// Each call has its source, since the server forgets it at once, or refuses it to some.
+    with_source: bool,
+}
+
+impl Manner {
+    pub(super) const FIRST: Self =
+        Self { together: true, forgotten_before: false, with_source: false };
+}
+
+/// The scripts whose source was sent over a connection, so that the server knows them by their hash.
+#[derive(Debug)]
+pub(super) struct Known<S>(Vec<S>);
+
+impl<S: Copy + PartialEq> Known<S> {
+    pub(super) const fn new() -> Self {
+        Self(Vec::new())
+    }
+
+    /// How `script` is named in the call of it that is written next.
+    ///
+    /// To name it by its hash first, and to send the source after NOSCRIPT, would change the order. A release whose script is
+    /// unknown would run after the acquire of the next attempt.
+    pub(super) fn form(&mut self, script: S) -> Form {
+        if self.0.contains(&script) {
+            return Form::Sha;
+        }
+        self.0.push(script);
+        Form::Source
+    }
+
+    /// The server does not know its scripts any more (SCRIPT FLUSH).
+    pub(super) fn forget_all(&mut self) {
+        self.0.clear();
+    }
+
+    /// The server refused its source, and may not know it.
+    pub(super) fn forget(&mut self, script: S) {
+        self.0.retain(|known| *known != script);
+    }
+}
+
+/// What the answers to one write leave to be done.
+pub(super) enum Left<R> {
+    Nothing,
+    /// These requests go out once more, in that manner.
+    Again(Vec<Job<R>>, Manner),
+}
+
+/// One write on its way.
+pub(super) struct Exchange<R: Request> {
+    /// Not answered, in order; and the calls that make them.
+    jobs: VecDeque<Job<R>>,
+    calls: VecDeque<Call<R::Script>>,
+    /// The mark under which locks are taken, if any are.
+    mark: Option<String>,
+    manner: Manner,
+    pub(super) is_written: bool,
+    pub(super) deadline: Time,
+    /// How often the clock was read once more.
+    rereads: usize,
+    /// What depends on whether the node's clock took a step: grants, and what is said against holders.
+    by_the_clock: Vec<(Job<R>, R::Value, Meaning)>,
+    /// What has to go out again, since it was not executed or not answered.
+    again: Vec<Job<R>>,
+    /// The server does not know its scripts any more.
+    forgotten: bool,
+    /// Scripts whose source the server refused: it may not know them behind that.
+    refused: Vec<R::Script>,
+    /// One of those was called behind that, in vain.
+    without_source: bool,
+    /// A batch did not do all of its calls, and each goes out by itself.
+    apart: bool,
+}
+
+impl<R: Request> Exchange<R> {
+    /// Of those `jobs` that may be written now. Callers of others are told; requests that are not wanted any more are dropped.
+    /// `None`: none is left.
+    pub(super) fn begin(
+        jobs: Vec<Job<R>>,
+        manner: Manner,
+        via: Via,
+        known: &mut Known<R::Script>,
+        around: &mut impl Surroundings<R>,
+        (events, now): (&mut VecDeque<Event<R>>, Time),
+    ) -> Option<Self> {
+        // Asked when it is needed, and once for all requests of the write.
+        let (mut mark, mut not_serving) = (None, None);
+        let mut allowed = Vec::with_capacity(jobs.len());
+        for mut job in jobs {
+            let refused = if job.is_taking() {
+                mark.get_or_insert_with(|| around.mark()).as_ref().err().cloned()
+            } else if job.is_holding() {
+                let fault = not_serving.get_or_insert_with(|| around.not_serving()).clone();
+                let failure = if job.written { Failure::Unknown } else { Failure::NotSent };
+                fault.map(|fault| Undelivered { failure, fault })
+            } else {
+                None
+            };
+            if let Some(refused) = refused {
+                events.extend(Answered::failed(&mut job, refused));
+            } else if job.request.sending(via, now) {
+                job.written = true;
+                allowed.push(job);
+            } else {
+                events.extend(job.request.take_caller().map(Event::Unwanted));
+            }
+        }
+        if allowed.is_empty() {
+            return None;
+        }
+        put_in_order(&mut allowed);
+        let form = |script| match known.form(script) {
+            Form::Sha if !manner.with_source => Form::Sha,
+            _ => Form::Source,
+        };
+        let calls = calls(&allowed, manner.together, form);
+        Some(Self {
+            jobs: allowed.into(),
+            calls,
+            mark: mark.and_then(Result::ok),
+            manner,
+            is_written: false,
+            deadline: now,
+            rereads: 0,
+            by_the_clock: Vec::new(),
+            again: Vec::new(),
+            forgotten: false,
+            refused: Vec::new(),
+            without_source: false,
+            apart: false,
+        })
+    }
+
+    /// Returns the answer that comes next.
+    pub(super) fn awaited(&self) -> Awaited {
+        match self.calls.front() {
+            Some(call) => Awaited::Call { requests: call.requests },
+            None => Awaited::Clock,
+        }
+    }
+
+    /// All of it was written; the node has until `deadline` for the answers, and for those that follow a clock that is read once
+    /// more.
+    pub(super) fn handle_written(&mut self, deadline: Time) {
+        self.is_written = true;
+        if self.rereads == 0 {
+            self.deadline = deadline;
+        }
+    }
+
+    /// Shows the calls that are written, each with its requests and their mark: not those of a clock that is read once more.
+    pub(super) fn to_write(
+        &mut self,
+        mut show: impl FnMut(&[Job<R>], Option<R::Script>, Form, &str),
+    ) {
+        let mark = self.mark.as_deref().unwrap_or_default();
+        let mut jobs: &[Job<R>] = self.jobs.make_contiguous();
+        for call in &self.calls {
+            let (of_call, others) = jobs.split_at(call.requests);
+            show(of_call, call.is_batch().then_some(call.script), call.form, mark);
+            jobs = others;
+        }
+    }
+
+    /// The next call was answered.
+    pub(super) fn handle_answer(
+        &mut self,
+        reply: Reply<R::Value, R::Fault>,
+        around: &mut impl Surroundings<R>,
+        settled: &mut Vec<(Job<R>, Settled<R>)>,
+    ) {
+        let Some(call) = self.calls.pop_front() else { return };
+        let form = call.form;
+        if let (Reply::Error(_), Form::Source) = (&reply, form) {
+            self.refused.push(call.script);
+        }
+        if !call.is_batch() {
+            let Some(job) = self.jobs.pop_front() else { return };
+            return match reply {
+                Reply::Value(value) => self.settle(job, value, form, around, settled),
+                Reply::Error(fault) => settled.push((job, Settled::Refused(fault))),
+                // A single call is not answered as a batch.
+                Reply::NoScript | Reply::Batch(_) => self.unknown(job, form, around, settled),
+            };
+        }
+        let jobs: Vec<_> = self.jobs.drain(..call.requests.min(self.jobs.len())).collect();
+        let answers = match reply {
+            Reply::Batch(answers) => answers,
+            // The user may not touch one of the keys; no script of ours says so of itself.
+            Reply::Error(fault) if !fault.lacks_permission() => {
+                Answers::Each(jobs.iter().map(|_| None).collect())
+            }
+            Reply::Error(_) => Answers::NothingDone,
+            Reply::NoScript | Reply::Value(_) => {
+                self.forgotten = true;
+                Answers::NothingDone
+            }
+        };
+        match answers {
+            Answers::NothingDone => {
+                self.apart = true;
+                self.again.extend(jobs.into_iter().inspect(|job| job.request.unsent()));
+            }
+            Answers::Each(answers) => {
+                for (job, answer) in jobs.into_iter().zip(answers) {
+                    match answer {
+                        Some(value) => self.settle(job, value, form, around, settled),
+                        None => {
+                            self.apart = true;
+                            self.again.push(job);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn settle(
+        &mut self,
+        job: Job<R>,
+        value: R::Value,
+        form: Form,
+        around: &mut impl Surroundings<R>,
+        settled: &mut Vec<(Job<R>, Settled<R>)>,
+    ) {
+        if form == Form::Sha {
+            around.serves();
+        }
+        let meaning = job.request.meaning(&value);
+        match meaning {
+            Meaning::NotAdmitted => around.doubt(self.mark.as_deref()),
+            Meaning::RepairedInQuarantine => around.has_forgotten(),
+            Meaning::Granted | Meaning::Kept | Meaning::Confirmed | Meaning::Other => {}
+        }
+        let is_kept = matches!(meaning, Meaning::Kept | Meaning::Confirmed);
+        if meaning == Meaning::Granted || job.is_holding() && !is_kept {
+            self.by_the_clock.push((job, value, meaning));
+        } else {
+            settled.push((job, Settled::Answered(value, meaning)));
+        }
+    }
+
+    /// The server does not know the script of that request.
+    fn unknown(
+        &mut self,
+        job: Job<R>,
+        form: Form,
+        around: &mut impl Surroundings<R>,
+        settled: &mut Vec<(Job<R>, Settled<R>)>,
+    ) {
+        if form == Form::Source {
+            let fault = around.forgets_sources();
+            let undelivered = Undelivered { failure: Failure::Unknown, fault };
+            return settled.push((job, Settled::Failed(undelivered)));
+        }
+        job.request.unsent();
+        match self.refused.contains(&job.request.script()) {
+            true => self.without_source = true,
+            false => self.forgotten = true,
+        }
+        self.again.push(job);
+    }
+
+    /// All calls were answered: what the server does not know any more.
+    pub(super) fn forgets(&self, known: &mut Known<R::Script>, around: &mut impl Surroundings<R>) {
+        if self.forgotten {
+            known.forget_all();
+            around.doubt(None);
+        }
+        self.refused.iter().for_each(|script| known.forget(*script));
+    }
+
+    /// The node's clock was read behind the answers. Grants count by it; if it leaves a doubt about them, since the answer took
+    /// long, it is read again: what it has not gained by then, it had not gained before. `None`: it is to be read again.
+    pub(super) fn handle_clock<S: Surroundings<R>>(
+        mut self,
+        clock: S::Clock,
+        around: &mut S,
+        (events, now): (&mut VecDeque<Event<R>>, Time),
+    ) -> Result<Left<R>, Self> {
+        let verdict = around.read_clock(clock);
+        let takes = self.by_the_clock.iter().any(|(job, ..)| job.is_taking());
+        if verdict == ClockVerdict::Doubtful && takes && self.rereads < READ_AGAIN {
+            self.rereads += 1;
+            self.is_written = false;
+            return Err(self);
+        }
+        for (mut job, value, meaning) in std::mem::take(&mut self.by_the_clock) {
+            let refused = match verdict {
+                ClockVerdict::Moved if job.is_taking() => {
+                    Some((Failure::NotAdmitted, around.clock_was_set()))
+                }
+                // It has answered, and nothing is wrong with what it remembers.
+                ClockVerdict::Doubtful if job.is_taking() => {
+                    Some((Failure::Error, around.clock_in_doubt(clock)))
+                }
+                _ => None,
+            };
+            if let Some((failure, fault)) = refused {
+                events.extend(Answered::failed(&mut job, Undelivered { failure, fault }));
+                continue;
+            }
+            let clock_moved = match verdict {
+                ClockVerdict::Moved => Some(now),
+                // Grants, of which there are many, need not know.
+                _ if job.is_holding() => around.ahead_at(),
+                _ => None,
+            };
+            events.extend(job.request.take_caller().map(|caller| {
+                Event::Answered(Answered { caller, meaning, clock_moved, answer: Ok(value) })
+            }));
+        }
+        let manner = self.manner_after();
+        Ok(match self.again.is_empty() {
+            true => Left::Nothing,
+            false => Left::Again(self.again, manner),
+        })
+    }
+
+    /// How what goes out again is written.
+    fn manner_after(&self) -> Manner {
+        let Manner { together, forgotten_before, with_source: _ } = self.manner;
+        Manner {
+            together: together && !self.apart,
+            forgotten_before: forgotten_before || self.forgotten,
+            with_source: self.without_source || forgotten_before && self.forgotten,
+        }
+    }
+
+    /// The connection is of no use any more. Returns what was not answered, or does not count without the clock, and how it was
+    /// written.
+    pub(super) fn unanswered(self) -> (Vec<Job<R>>, Manner) {
+        let mut jobs = self.again;
+        jobs.extend(self.jobs);
+        jobs.extend(self.by_the_clock.into_iter().map(|(job, ..)| job));
+        (jobs, self.manner)
+    }
+}
+
+/// What was answered to a request, and counts whatever the node's clock says.
+pub(super) enum Settled<R: Request> {
+    Answered(R::Value, Meaning),
+    /// The server has refused it.
+    Refused(R::Fault),
+    Failed(Undelivered<R::Fault>),
+}
