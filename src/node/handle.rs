@@ -246,10 +246,8 @@ impl Node {
     /// Forgets what is of no use any more, and returns whether the node has anything to be told.
     pub(crate) fn tidy(&self) -> bool {
         let keeps_any = self.shared.keeps_any.load(Ordering::Relaxed);
-        if keeps_any {
-            self.shared.is_to_tidy.store(true, Ordering::Relaxed);
-            self.mailbox.wake_subscriber();
-        }
+        // The worker looks at it at least each second.
+        self.shared.is_to_tidy.store(true, Ordering::Relaxed);
         [self.mailbox.tidy(), keeps_any, !self.is_told()].contains(&true)
     }
 

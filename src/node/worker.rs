@@ -34,8 +34,9 @@ pub(super) struct Shared {
     pub(super) untold: Arc<AtomicUsize>,
     /// How many releases are kept, since the node could not be told or has refused them.
     pub(super) kept: AtomicUsize,
-    /// Any release is kept, or is told again; those of no use are to be dropped.
+    /// Any release is kept, or is told again.
     pub(super) keeps_any: AtomicBool,
+    /// What is of no use any more is to be forgotten.
     pub(super) is_to_tidy: AtomicBool,
     pub(super) writes: AtomicU64,
     pub(super) scripts: AtomicU64,
@@ -208,7 +209,7 @@ impl Worker {
         self.shared.status.busy();
         let (mut buffer, mut scripts) = (Vec::with_capacity(A_CALL), 0);
         let (asks, mark_key) = (&mut self.asks, self.set.mark_key());
-        self.link.to_write(|command| match command {
+        self.link.show_write(|command| match command {
             Command::End(id) => write_end(id, &mut buffer),
             Command::Question(question, form) => {
                 *asks = question.asks;

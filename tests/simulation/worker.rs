@@ -393,7 +393,7 @@ impl Worker {
         // It was closed while nobody looked.
         let Some(conn) = conn else { return self.broken(cx, true) };
         let (mut messages, mut has_calls, mut checks) = (Vec::new(), false, self.checks);
-        self.link.to_write(|command| match command {
+        self.link.show_write(|command| match command {
             Command::End(id) => {
                 let command = vec![b"CLIENT".to_vec(), id.to_string().into_bytes()];
                 messages.push(Message { command, parts: Vec::new() });

@@ -213,7 +213,7 @@ pub(crate) struct Opened {
 pub(crate) enum Step {
     /// Connect and log in: [`handle_opened`](super::Link::handle_opened), or [`handle_not_opened`](super::Link::handle_not_opened).
     Connect,
-    /// Write what [`to_write`](super::Link::to_write) shows: [`handle_written`](super::Link::handle_written).
+    /// Write what [`show_write`](super::Link::show_write) shows: [`handle_written`](super::Link::handle_written).
     Write,
     /// Read one answer, of the kind that is named, until then.
     Read(Awaited, Time),

@@ -171,10 +171,7 @@ impl<R: Request> Exchange<R> {
     }
 
     /// Shows the calls that are written, each with its requests and their mark: not those of a clock that is read once more.
-    pub(super) fn to_write(
-        &mut self,
-        mut show: impl FnMut(&[Job<R>], Option<R::Script>, Form, &str),
-    ) {
+    pub(super) fn show(&mut self, mut show: impl FnMut(&[Job<R>], Option<R::Script>, Form, &str)) {
         let mark = self.mark.as_deref().unwrap_or_default();
         let mut jobs: &[Job<R>] = self.jobs.make_contiguous();
         for call in &self.calls {
@@ -295,17 +292,17 @@ impl<R: Request> Exchange<R> {
     /// The node's clock was read behind the answers. Grants count by it; if it leaves a doubt about them, since the answer took
     /// long, it is read again: what it has not gained by then, it had not gained before. `None`: it is to be read again.
     pub(super) fn handle_clock<S: Surroundings<R>>(
-        mut self,
+        &mut self,
         clock: S::Clock,
         around: &mut S,
         (events, now): (&mut VecDeque<Event<R>>, Time),
-    ) -> Result<Left<R>, Self> {
+    ) -> Option<Left<R>> {
         let verdict = around.read_clock(clock);
         let takes = self.by_the_clock.iter().any(|(job, ..)| job.is_taking());
         if verdict == ClockVerdict::Doubtful && takes && self.rereads < READ_AGAIN {
             self.rereads += 1;
             self.is_written = false;
-            return Err(self);
+            return None;
         }
         for (mut job, value, meaning) in std::mem::take(&mut self.by_the_clock) {
             let refused = match verdict {
@@ -333,9 +330,9 @@ impl<R: Request> Exchange<R> {
             }));
         }
         let manner = self.manner_after();
-        Ok(match self.again.is_empty() {
+        Some(match self.again.is_empty() {
             true => Left::Nothing,
-            false => Left::Again(self.again, manner),
+            false => Left::Again(std::mem::take(&mut self.again), manner),
         })
     }
 

@@ -17,6 +17,7 @@
 //! ```
 
 mod driver;
+mod events;
 mod exchange;
 mod job;
 mod late;
@@ -27,17 +28,18 @@ mod pending;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::base::{Backoff, Mechanism, Time};
+use super::base::{Backoff, Mechanism, Time, give_room_back};
 pub(crate) use driver::{
     Answered, Answers, Awaited, Broken, ClockVerdict, Command, Event, Failure, Fault, Form,
     Meaning, NextQuestion, Opened, Rejection, Reply, Request, Step, Surroundings, Told,
     Undelivered,
 };
-use exchange::{Exchange, Known, Left, Manner, Settled};
+use exchange::{Exchange, Known, Manner, Settled};
 pub(crate) use job::{Job, Purpose, Release};
-pub(crate) use late::{Copies, LATEST, Late, Repetition, Via};
+pub(crate) use late::{Copies, Late, Repetition, Via};
 pub(crate) use old_connections::OldConnections;
-#[cfg(all(test, feature = "embedded"))]
+#[cfg(test)]
+#[allow(unused_imports, reason = "the tests that use it need embedded nodes")]
 pub(crate) use order::{WORTH_IT, calls, put_in_order};
 use pending::PendingReleases;
 
@@ -59,10 +61,6 @@ const BETWEEN_TRIES: Duration = Duration::from_millis(5);
 /// How long a connection whose client has gone goes on for a release of which nobody knows how long it
 /// is needed, that is repeated, or that the node has refused.
 const LINGER: Duration = Duration::from_secs(60);
-
-/// The pauses after which a node is told again of a release that it has refused.
-const REFUSED: Backoff =
-    Backoff { min: Duration::from_millis(500), max: Duration::from_millis(10_000) };
 
 /// The most questions about the node in a row. Five are the most that there is to do: check, probe, begin a quarantine, set its
 /// end, and once more if somebody was faster.
@@ -349,266 +347,19 @@ impl<R: Request, Q> Link<R, Q> {
         self.waiting.is_empty() && needed.is_none_or(|needed| needed <= now)
     }
 
-    /// The connection is there, and the login is over.
-    pub(crate) fn handle_opened(&mut self, opened: Opened, now: Time) {
-        if !matches!(self.phase, Phase::Connecting) {
-            return;
-        }
-        let left = self.old.that_have_to_end(&opened.run, opened.id, now);
-        let via = Via { connection: 0, fenced: false };
-        self.connection = Some(Connection { opened, via, known: Known::new(), is_up: false });
-        if left.is_empty() {
-            self.fenced_off(now);
-        } else {
-            self.phase = Phase::Ending { left: left.into(), is_written: false, deadline: now };
-        }
-    }
-
-    /// There is no connection.
-    pub(crate) fn handle_not_opened(
-        &mut self,
-        fault: R::Fault,
-        now: Time,
-        around: &mut impl Surroundings<R>,
-    ) {
-        if !matches!(self.phase, Phase::Connecting) {
-            return;
-        }
-        self.give_up(&fault, now, around);
-        self.turn_away(&fault, now);
-        self.go_down(fault, now, around);
-    }
-
-    /// Answers all requests that wait with that fault.
-    fn turn_away(&mut self, fault: &R::Fault, now: Time) {
-        for job in std::mem::take(&mut self.waiting) {
-            self.undeliverable(job, Failure::NotSent, fault, now);
-        }
-    }
-
-    /// The old connections are ended, as far as that is permitted.
-    fn fenced_off(&mut self, now: Time) {
-        if let Some(connection) = &mut self.connection {
-            connection.via = self.old.opened(&connection.opened.run, now);
-            if connection.via.fenced {
-                self.pending.repeat_now(now);
-            }
-        }
-        self.in_a_row = 0;
-        self.phase = Phase::Open;
-    }
-
     /// Shows what is to be written, in order.
-    pub(crate) fn to_write(&mut self, mut show: impl FnMut(Command<'_, R, Q>)) {
+    pub(crate) fn show_write(&mut self, mut show: impl FnMut(Command<'_, R, Q>)) {
         match &mut self.phase {
             Phase::Ending { left, .. } => left.iter().for_each(|id| show(Command::End(*id))),
             Phase::Asking { question, form, .. } => show(Command::Question(question, *form)),
             Phase::Exchanging(exchange) => {
-                exchange.to_write(|jobs, batch, form, mark| {
+                exchange.show(|jobs, batch, form, mark| {
                     show(Command::Call { jobs, batch, form, mark });
                 });
                 // In the same write and, as a rule, in the same read: it costs the server a microsecond.
                 show(Command::Clock);
             }
             _ => {}
-        }
-    }
-
-    /// All of that was written.
-    pub(crate) fn handle_written(&mut self, now: Time) {
-        let (timeout, patience) = (now.after(self.timeout), now.after(self.timeout + GRACE));
-        match &mut self.phase {
-            Phase::Ending { is_written, deadline, .. } => {
-                (*is_written, *deadline) = (true, timeout)
-            }
-            Phase::Asking { is_written, deadline, .. } => {
-                (*is_written, *deadline) = (true, patience)
-            }
-            Phase::Exchanging(exchange) => exchange.handle_written(patience),
-            _ => {}
-        }
-    }
-
-    /// The server has answered to the end of an old connection, which is `over` for certain or not.
-    pub(crate) fn handle_ended(&mut self, over: bool, now: Time) {
-        let (Phase::Ending { left, .. }, Some(connection)) = (&mut self.phase, &self.connection)
-        else {
-            return;
-        };
-        let run = &connection.opened.run;
-        if let Some(id) = left.pop_front() {
-            match over {
-                true => self.old.ended(run, id),
-                false => self.old.cannot_be_ended(run, id),
-            }
-        }
-        if left.is_empty() {
-            self.fenced_off(now);
-        }
-    }
-
-    /// The server has answered a question about the node.
-    pub(crate) fn handle_question<S>(&mut self, told: Told<R::Fault>, now: Time, around: &mut S)
-    where
-        S: Surroundings<R, Question = Q>,
-    {
-        let (Phase::Asking { question, form, .. }, Some(connection)) =
-            (&self.phase, &mut self.connection)
-        else {
-            return;
-        };
-        match told {
-            Told::Answered => {
-                if *form == Form::Sha {
-                    around.serves();
-                }
-                self.refused_at = None;
-            }
-            Told::NoScript => connection.known.forget_all(),
-            Told::Refused(fault) => {
-                connection.known.forget(around.script(question));
-                // It is up, and may serve holders as well as before.
-                let fault = around.refusal(fault);
-                around.question_refused(&fault);
-                self.refused_at = Some(now);
-            }
-        }
-        self.phase = Phase::Open;
-    }
-
-    /// The server has answered a call.
-    pub(crate) fn handle_answer(
-        &mut self,
-        reply: Reply<R::Value, R::Fault>,
-        now: Time,
-        around: &mut impl Surroundings<R>,
-    ) {
-        let Phase::Exchanging(exchange) = &mut self.phase else { return };
-        let mut settled = std::mem::take(&mut self.settled);
-        exchange.handle_answer(reply, around, &mut settled);
-        if let (Awaited::Clock, Some(connection)) = (exchange.awaited(), &mut self.connection) {
-            exchange.forgets(&mut connection.known, around);
-        }
-        for (job, answer) in settled.drain(..) {
-            self.settle(job, answer, now, around);
-        }
-        self.settled = settled;
-    }
-
-    /// The node's clock was read, behind the answers to a write.
-    pub(crate) fn handle_clock<S>(&mut self, clock: S::Clock, now: Time, around: &mut S)
-    where
-        S: Surroundings<R, Question = Q>,
-    {
-        match std::mem::replace(&mut self.phase, Phase::Open) {
-            Phase::Exchanging(exchange) => {
-                match exchange.handle_clock(clock, around, (&mut self.events, now)) {
-                    Ok(Left::Nothing) => {}
-                    Ok(Left::Again(jobs, manner)) => self.again = Some((jobs, manner)),
-                    Err(exchange) => self.phase = Phase::Exchanging(exchange),
-                }
-            }
-            phase => self.phase = phase,
-        }
-    }
-
-    /// Hands out an answer, or the lack of it.
-    fn settle(
-        &mut self,
-        mut job: Job<R>,
-        answer: Settled<R>,
-        now: Time,
-        around: &mut impl Surroundings<R>,
-    ) {
-        match answer {
-            Settled::Answered(value, meaning) => {
-                let (answer, clock_moved) = (Ok(value), None);
-                self.events.extend(job.request.take_caller().map(|caller| {
-                    Event::Answered(Answered { caller, meaning, clock_moved, answer })
-                }));
-                self.answered(job, now, around);
-            }
-            Settled::Failed(undelivered) => {
-                self.events.extend(Answered::failed(&mut job, undelivered));
-            }
-            Settled::Refused(fault) => {
-                if job.release().is_some_and(|release| release.refusals == Some(0)) {
-                    self.events.push_back(Event::ReleaseRefused(fault.clone()));
-                }
-                let fault = around.refusal(fault);
-                let undelivered = Undelivered::new(Failure::Error, fault, job.is_taking());
-                self.events.extend(Answered::failed(&mut job, undelivered));
-                self.refused(job, now, around);
-            }
-        }
-    }
-
-    /// The node has answered; a release is repeated, if something may still run behind it.
-    fn answered(&mut self, mut job: Job<R>, now: Time, around: &mut impl Surroundings<R>) {
-        let Some(via) = self.connection.as_ref().map(|connection| connection.via) else { return };
-        let repetition = job.release_mut().and_then(|release| release.repetition.as_mut());
-        let due = repetition.and_then(|it| it.answered(via, now, || around.random()));
-        if due.is_some_and(|due| self.pending.repeat(job, due)) {
-            self.events.push_back(Event::ReleaseDropped);
-        }
-    }
-
-    /// The node has refused that request. It is told of a release again while the key can be there: a right that is taken away
-    /// comes back, as a rule, and a server whose memory is full gets room. Where nobody knows when the key ends, that is
-    /// tried for a while.
-    fn refused(&mut self, mut job: Job<R>, now: Time, around: &mut impl Surroundings<R>) {
-        let Some(release) = job.release_mut() else { return };
-        let Some(refusals) = &mut release.refusals else { return };
-        *refusals = refusals.saturating_add(1);
-        let due = now.after(REFUSED.pause(*refusals, around.random()));
-        release.until.get_or_insert(now.after(LATEST));
-        if Mechanism::RefusedReleasesAreKept.is_on() {
-            self.pending.keep_refused(job, due, now);
-        }
-    }
-
-    /// The connection cannot be used any more.
-    pub(crate) fn handle_broken(
-        &mut self,
-        broken: Broken<R::Fault>,
-        now: Time,
-        around: &mut impl Surroundings<R>,
-    ) {
-        let Broken { fault, closed, in_step } = broken;
-        match std::mem::replace(&mut self.phase, Phase::Open) {
-            Phase::Exchanging(exchange) => {
-                self.again = Some(exchange.unanswered()).filter(|(jobs, _)| !jobs.is_empty());
-            }
-            Phase::Ending { .. } | Phase::Asking { .. } | Phase::Open => {}
-            phase => return self.phase = phase,
-        }
-        let Some(connection) = &self.connection else { return };
-        let is_up = connection.is_up;
-        // What was asked about the node need not come to an end.
-        if is_up && self.again.is_some() {
-            self.old.given_up(&connection.opened.run, connection.opened.id, now);
-        }
-        // A server that was restarted, or that closes idle connections, is no reason to fail: each request may be sent
-        // again, since it sets and never increments.
-        if is_up && closed && !self.is_reopened && Mechanism::ReconnectsOnce.is_on() {
-            self.is_reopened = true;
-            return self.connect(now, around);
-        }
-        self.give_up(&fault, now, around);
-        if !is_up {
-            self.turn_away(&fault, now);
-        }
-        let has_final_releases = is_up && in_step && Mechanism::FinalReleases.is_on();
-        self.phase = Phase::Closing { fault, has_final_releases };
-    }
-
-    /// Nothing more is expected of the connection, if there is one: tells the callers whose requests were written.
-    fn give_up(&mut self, fault: &R::Fault, now: Time, around: &mut impl Surroundings<R>) {
-        around.lost();
-        // Before any caller is told, so that one that asks again at once is not queued here once more.
-        around.set_down(fault);
-        for job in self.again.take().into_iter().flat_map(|(jobs, _)| jobs) {
-            self.undeliverable(job, Failure::Unknown, fault, now);
         }
     }
 
@@ -623,30 +374,6 @@ impl<R: Request, Q> Link<R, Q> {
         };
         for job in self.waiting.iter().filter(|job| job.release().is_some()) {
             show(&job.request, connection.known.form(job.request.script()));
-        }
-    }
-
-    /// The connection is closed. Callers are told only now: one that has been told may end the process.
-    pub(crate) fn handle_closed(&mut self, now: Time, around: &mut impl Surroundings<R>) {
-        match std::mem::replace(&mut self.phase, Phase::Open) {
-            Phase::Closing { fault, .. } => self.go_down(fault, now, around),
-            phase => self.phase = phase,
-        }
-    }
-
-    fn go_down(&mut self, fault: R::Fault, now: Time, around: &mut impl Surroundings<R>) {
-        let until = now.after(RECONNECT.pause(self.tries, around.random()));
-        self.tries = self.tries.saturating_add(1);
-        self.connection = None;
-        self.is_reopened = false;
-        self.phase = Phase::Down { fault, until };
-    }
-
-    fn undeliverable(&mut self, mut job: Job<R>, failure: Failure, fault: &R::Fault, now: Time) {
-        let undelivered = Undelivered::new(failure, fault.clone(), job.is_taking());
-        self.events.extend(Answered::failed(&mut job, undelivered));
-        if job.release().is_some() {
-            self.keep(job, now);
         }
     }
 
@@ -665,8 +392,12 @@ impl<R: Request, Q> Link<R, Q> {
         self.pending.len()
     }
 
-    /// Drops the releases that are of no use any more, and returns whether any is left.
+    /// Drops the releases that are of no use any more, gives room back that was needed once, and returns whether any release is
+    /// left.
     pub(crate) fn tidy(&mut self, now: Time) -> bool {
+        give_room_back(&mut self.waiting);
+        give_room_back(&mut self.events);
+        give_room_back(&mut self.settled);
         self.pending.tidy(now)
     }
 }

@@ -254,7 +254,7 @@ impl Driven {
     /// What is written, in short: `3` a call, `[1 2 3]` a batch, `+` with its source.
     pub(super) fn written(&mut self) -> Vec<String> {
         let mut written = Vec::new();
-        self.link.to_write(|command| {
+        self.link.show_write(|command| {
             written.push(match command {
                 Command::End(id) => format!("end {id}"),
                 Command::Question(question, form) => format!("ask {question}{}", sign(form)),

@@ -4,6 +4,7 @@
 
 mod clocks;
 mod configurations;
+mod connections;
 mod contention;
 mod fair;
 mod fallback;

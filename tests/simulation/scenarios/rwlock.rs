@@ -235,6 +235,11 @@ fn restored(seed: u64) -> Plan {
         fault(from, until, Fault::Held { client: 0, split: chance.below(2) }),
         fault(Duration::ZERO, seconds(8), Fault::Crashed { client: 1 }),
     ];
+    if chance.one_in(2) {
+        // A node that the write does not reach: it is given the read alone.
+        let node = chance.below(3);
+        plan.faults.push(fault(Duration::ZERO, ms(700), Fault::Cut { client: 0, node }));
+    }
     plan
 }
 

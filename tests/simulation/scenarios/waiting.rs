@@ -91,8 +91,10 @@ const TOLD_BY_ONE: Scenario = Scenario {
         let all_the_time = |it| fault(Duration::ZERO, seconds(9), it);
         plan.faults.extend([
             all_the_time(Fault::SubscribersRefused { node: 1 }),
+            // Else it may tell the waiter of the waiter's own clean-up.
+            all_the_time(Fault::SubscribersRefused { node: 2 }),
             all_the_time(Fault::Cut { client: 0, node: 2 }),
-            all_the_time(Fault::Slow { client: 1, node: 2, by: ms(30) }),
+            all_the_time(Fault::Slow { client: 1, node: 2, by: ms(20) }),
         ]);
         plan
     },

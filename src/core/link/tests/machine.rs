@@ -1,8 +1,8 @@
 //! What the machine does about each event.
 
+use super::super::super::base::without;
+use super::super::late::Late;
 use super::*;
-use crate::core::base::without;
-use crate::core::link::late::Late;
 
 fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
