@@ -119,11 +119,6 @@ impl Mailbox {
         jobs.extend(state.jobs.drain(..room));
     }
 
-    /// Returns true if no job is there.
-    pub(super) fn is_empty(&self) -> bool {
-        self.state.lock().jobs.is_empty()
-    }
-
     /// Gives room back that was needed once, and returns whether a job is there.
     pub(super) fn tidy(&self) -> bool {
         let mut state = self.state.lock();

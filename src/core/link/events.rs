@@ -62,7 +62,7 @@ impl<R: Request, Q> Link<R, Q> {
                 self.pending.repeat_now(now);
             }
         }
-        self.in_a_row = 0;
+        (self.in_a_row, self.asks_from) = (0, None);
         self.phase = Phase::Open;
     }
 

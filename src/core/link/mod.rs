@@ -95,6 +95,8 @@ pub(crate) struct Link<R: Request, Q> {
     tried_at: Time,
     /// The connection was closed in the middle of a write, and opened once more for that.
     is_reopened: bool,
+    /// Until when there is nothing to ask about the node, as was found while there was nothing to write.
+    asks_from: Option<Time>,
     /// Questions that were asked in a row; lately, and since when that is counted; when the last one was refused.
     in_a_row: u32,
     lately: (Time, u32),
@@ -163,6 +165,7 @@ impl<R: Request, Q> Link<R, Q> {
             tries: 0,
             tried_at: Time::from_start(Duration::ZERO),
             is_reopened: false,
+            asks_from: None,
             in_a_row: 0,
             lately: (Time::from_start(Duration::ZERO), 0),
             refused_at: None,
@@ -272,8 +275,11 @@ impl<R: Request, Q> Link<R, Q> {
         S: Surroundings<R, Question = Q>,
     {
         let mut look_at = now;
+        let is_settled = self.asks_from.take_if(|until| now < *until).is_some();
+        // What has come since goes out at once: it is compared with what is known of the node when it is written.
+        let may_ask = !is_settled || self.waiting.is_empty();
         // Somebody changes the mark all the time, if there are more. Others shall have their turn meanwhile.
-        if self.in_a_row < QUESTIONS_IN_A_ROW {
+        if may_ask && self.in_a_row < QUESTIONS_IN_A_ROW {
             match self.next_question(now, around) {
                 NextQuestion::Ask(question) => {
                     let form = self.connection.as_mut()?.known.form(around.script(&question));
@@ -305,6 +311,7 @@ impl<R: Request, Q> Link<R, Q> {
                 self.phase = Phase::Ended;
                 return None;
             }
+            self.asks_from = Some(look_at);
             return Some(Step::Wait(self.pending.next_due().map_or(look_at, |it| it.min(look_at))));
         }
         let connection = self.connection.as_mut()?;
