@@ -9,7 +9,7 @@ use crate::core::base::{Time, exact, majority, rounded};
 use crate::ident::{self, Names, fence_key};
 use crate::terms::{ADMIT, FIRST_SECONDS, KEY_PREFIX, MAX_TTL, NO_QUARANTINE};
 
-/// What the errors of a client say of it.
+/// The facts of a client that its errors name.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Refusals {
     pub(crate) nodes: usize,
@@ -18,7 +18,7 @@ pub(crate) struct Refusals {
     pub(crate) max_ttl: Duration,
 }
 
-/// What a client knows at the end of a call that got no lock.
+/// The knowledge of a client at the end of a call that got no lock.
 pub(crate) trait Known {
     /// Returns how long ahead that time is.
     fn left_until(&self, time: Time) -> Duration;
@@ -33,7 +33,7 @@ pub(crate) trait Known {
     fn conflict(&self) -> Vec<NodeFault>;
 }
 
-/// When nodes grant locks that do not now.
+/// The time at which nodes grant locks that do not now.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ready {
     pub(crate) within: Duration,

@@ -7,7 +7,7 @@ use crate::core::link::{Answers, Form};
 /// A run's script, and how many keys, arguments and calls there are.
 const RUN_HEAD: usize = 4;
 
-/// What a batch of so many requests has answered, if that is an answer of a batch of ours.
+/// Returns the answers of a batch of so many requests; an error, if no batch of ours answers so.
 pub(crate) fn answers(value: Value, requests: usize) -> Result<Answers<Value>, Value> {
     let alone = |answer: &Value| matches!(answer, Value::Text(text) if text == "alone");
     let ours = |answer: &Value| matches!(answer, Value::Int(_) | Value::List(_));

@@ -42,7 +42,7 @@ pub(super) struct Connection {
     clock: Option<Offset>,
     /// Which run of which server this is.
     run_id: String,
-    /// Which connection this is by the server's count, if we may know: an id is never given to another one.
+    /// The number of this connection by the server's count, if we may know: it is never given to another one.
     id: Option<u64>,
     /// The policy by which the server may drop keys of locks when its memory is full.
     evicts: Option<String>,
@@ -92,7 +92,7 @@ impl Connection {
         Ok(connection)
     }
 
-    /// Which connection to which server it is.
+    /// Returns the run of the server, and the number of the connection there.
     pub(super) fn opened(&self) -> Opened {
         Opened { run: self.run_id.clone(), id: self.id }
     }

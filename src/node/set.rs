@@ -178,7 +178,7 @@ impl NodeSet {
         }
     }
 
-    /// Until when nothing has to be asked about the node: see `Admission::settled_until`.
+    /// Returns the time until which nothing has to be asked about the node: see `Admission::settled_until`.
     pub(super) fn settled_until(&self, node: usize) -> Option<Time> {
         self.known.lock().admission.settled_until(node)
     }

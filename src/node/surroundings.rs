@@ -1,4 +1,4 @@
-//! What the connection to a node looks up of its client, and tells it.
+//! The client of a connection: its knowledge of the node, which the connection looks up and adds to.
 
 use std::sync::Arc;
 
@@ -20,16 +20,16 @@ pub(super) struct Question {
     pub(super) request: Request,
 }
 
-/// What a node is asked about itself.
+/// The questions to a node about itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Asks {
-    /// What it is, perhaps with a change of its mark.
+    /// A probe: it reads the node's identity and mark, perhaps with a change of the mark.
     Probe,
-    /// Whether it is as a probe has seen it.
+    /// A check whether the node is as a probe has seen it.
     Check,
 }
 
-/// What was found by a question.
+/// The answer to such a question.
 pub(super) enum Found {
     Probe(Probe),
     Checked(Checked),
@@ -45,7 +45,7 @@ impl Asks {
         }
     }
 
-    /// What it asks, in words.
+    /// The question in words.
     pub(super) const fn in_words(self) -> &'static str {
         match self {
             Self::Check => "the question whether anything has changed",

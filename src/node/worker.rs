@@ -32,11 +32,11 @@ pub(super) struct Shared {
     pub(super) status: Status,
     /// How many releases the node has not answered: in the mailbox, written or kept.
     pub(super) untold: Arc<AtomicUsize>,
-    /// How many releases are kept, since the node could not be told or has refused them.
+    /// The number of releases that are kept, since the node could not be told or has refused them.
     pub(super) kept: AtomicUsize,
     /// Any release is kept, or is told again.
     pub(super) keeps_any: AtomicBool,
-    /// What is of no use any more is to be forgotten.
+    /// The worker is to drop releases that are of no use any more, and to give room back.
     pub(super) is_to_tidy: AtomicBool,
     pub(super) writes: AtomicU64,
     pub(super) scripts: AtomicU64,
@@ -70,9 +70,9 @@ pub(super) struct Worker {
     pub(super) connection: Option<Connection>,
     /// The node is usable over that connection.
     pub(super) is_up: bool,
-    /// When the last write began.
+    /// The beginning of the last write.
     pub(super) sent: Time,
-    /// What is asked about the node.
+    /// The last question about the node.
     pub(super) asks: Asks,
 }
 
@@ -197,7 +197,7 @@ impl Worker {
     fn came_up(&self) {
         let Some(connection) = &self.connection else { return };
         connection.address.has_answered();
-        // Of a server that does not let us probe it. Else it is known by now, along with what there is
+        // For a server that does not let us probe it. Else its clock is known by now, along with what there is
         // to compare it with, and a caller that waits for it need not wait again.
         if let Some(clock) = connection.clock().filter(|_| self.set.clock(self.node).is_none()) {
             self.set.set_clock(self.node, clock);
@@ -236,7 +236,7 @@ impl Worker {
         let Some(connection) = &mut self.connection else { return Ok(()) };
         match awaited {
             Awaited::Ended => {
-                // How many it has ended: none, if that one is not there any more. An error: we may not.
+                // The number of connections that it has ended: 0, if that one is not there any more. An error: we may not.
                 let reply = connection.read_any(deadline)?;
                 let over = matches!(reply, Reply::Value(Value::Int(0 | 1)));
                 self.tell(|link, _| link.handle_ended(over, clock::now()));
@@ -309,6 +309,7 @@ impl Worker {
                 connection.final_releases(&buffer);
             }
         }
+        self.is_up = false;
         self.tell(|link, around| link.handle_closed(clock::now(), around));
     }
 

@@ -211,7 +211,7 @@ impl ClientState {
         }
     }
 
-    /// What calls have met that is no ordinary holder.
+    /// The obstacles that calls have met.
     pub(crate) fn obstacles(&self) -> &Obstacles {
         &self.obstacles
     }

@@ -14,7 +14,7 @@ use crate::error::NodeFault;
 use crate::kinds::contract::reply::Unexpected;
 use crate::node::{Answer, Ask, Node, Sink, Undelivered, Value};
 
-/// How long a caller that waits for nodes goes without a look whether it was cancelled, at first and from then on. All but
+/// The time between two looks of a caller that waits for nodes whether it was cancelled, at first and from then on. All but
 /// few answers are there before; and to wait for several things at once costs more than the rest of the wait, most of
 /// all where all callers wait for one of them.
 const FIRST_CHECK: Duration = Duration::from_millis(5);

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 
 use crate::core::base::Time;
 
-/// How often that is looked at while anything is kept. A name is forgotten so much later than it could be.
+/// The time between two looks while anything is kept. A name is forgotten so much later than it could be.
 const EVERY: Duration = Duration::from_secs(5);
 
 /// Forgets what is of no use any more, and returns whether anything is left.

@@ -1,4 +1,4 @@
-//! What passes between the machine of a connection and its driver.
+//! The events and steps that pass between the machine of a connection and its driver.
 
 use std::fmt;
 
@@ -49,7 +49,7 @@ pub(crate) trait Fault: Clone {
     fn lacks_permission(&self) -> bool;
 }
 
-/// How a node rejects a client.
+/// The way in which a node rejects a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rejection {
     Not,
@@ -59,7 +59,7 @@ pub(crate) enum Rejection {
     ForGood,
 }
 
-/// What an answer means to the connection. The script that is answered says it; the connection looks into no answer.
+/// The meaning of an answer to the connection. The script that is answered states it; the connection looks into no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Meaning {
     /// The lock is granted. It counts if the node's clock is where it has to be, and once its replicas have the key.
@@ -95,7 +95,7 @@ pub(crate) enum Failure {
     NotAdmitted,
 }
 
-/// What a reading of a node's clock says of the locks that the node has granted along with it.
+/// The verdict of a reading of a node's clock on the locks that the node has granted along with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ClockVerdict {
     /// They count.
@@ -127,7 +127,7 @@ impl<F: Fault> Undelivered<F> {
     }
 }
 
-/// What a connection looks up of its client, and tells it: what is known of this node, and of the others.
+/// The client of a connection: its knowledge of this node and of the others, which the connection looks up and adds to.
 pub(crate) trait Surroundings<R: Request> {
     /// A question about the node: a probe, or a check.
     type Question;
@@ -192,7 +192,7 @@ pub(crate) trait Surroundings<R: Request> {
     fn forgets_sources(&mut self) -> R::Fault;
 }
 
-/// What to ask about a node.
+/// The next question about a node.
 #[derive(Debug)]
 pub(crate) enum NextQuestion<Q> {
     Ask(Q),
@@ -208,7 +208,7 @@ pub(crate) struct Opened {
     pub(crate) id: Option<u64>,
 }
 
-/// What the driver does next.
+/// The next step of the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// Connect and log in: [`handle_opened`](super::Link::handle_opened), or [`handle_not_opened`](super::Link::handle_not_opened).
@@ -251,7 +251,7 @@ pub(crate) enum Command<'a, R: Request, Q> {
     Clock,
 }
 
-/// How a script is named to the server.
+/// The form in which a script is named to the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     /// By its hash: short, and refused with NOSCRIPT by a server that has not seen it.
@@ -260,7 +260,7 @@ pub(crate) enum Form {
     Source,
 }
 
-/// What came back for one call.
+/// The reply to one call.
 pub(crate) enum Reply<V, F> {
     /// To one request.
     Value(V),
@@ -272,7 +272,7 @@ pub(crate) enum Reply<V, F> {
     Error(F),
 }
 
-/// What a batch has answered.
+/// The answers of a batch.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Answers<V> {
     /// No call was made, for the node's mark is another one.
@@ -281,7 +281,7 @@ pub(crate) enum Answers<V> {
     Each(Vec<Option<V>>),
 }
 
-/// What came back for a question about the node.
+/// The reply to a question about the node.
 pub(crate) enum Told<F> {
     /// It was understood, and handed in.
     Answered,
@@ -301,10 +301,10 @@ pub(crate) struct Broken<F> {
     pub(crate) in_step: bool,
 }
 
-/// What the driver hands out, in this order, without any lock that the machine needs.
+/// Something for others, which the driver hands out in this order.
 pub(crate) enum Event<R: Request> {
     Answered(Answered<R>),
-    /// Of a request that was dropped without an answer, since the caller does not want it any more.
+    /// The caller of a request that was dropped without an answer, since it does not want it any more.
     Unwanted(R::Caller),
     /// The server has refused a release, which is kept, for the first time.
     ReleaseRefused(R::Fault),
@@ -316,7 +316,7 @@ pub(crate) enum Event<R: Request> {
 pub(crate) struct Answered<R: Request> {
     pub(crate) caller: R::Caller,
     pub(crate) meaning: Meaning,
-    /// When the node's clock was seen not to be where it had to be. The caller hears of that first.
+    /// The time at which the node's clock was seen not to be where it had to be. The caller hears of that first.
     pub(crate) clock_moved: Option<Time>,
     pub(crate) answer: Result<R::Value, Undelivered<R::Fault>>,
 }

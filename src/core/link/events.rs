@@ -1,4 +1,4 @@
-//! What the machine of a connection does about each event.
+//! The reaction of the machine of a connection to each event.
 
 use std::time::Duration;
 
@@ -233,7 +233,7 @@ impl<R: Request, Q> Link<R, Q> {
         }
         let Some(connection) = &self.connection else { return };
         let is_up = connection.is_up;
-        // What was asked about the node need not come to an end.
+        // A question about the node need not come to an end.
         if is_up && self.again.is_some() {
             self.old.given_up(&connection.opened.run, connection.opened.id, now);
         }

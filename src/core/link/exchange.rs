@@ -11,10 +11,10 @@ use super::job::Job;
 use super::late::Via;
 use super::order::{Call, calls, put_in_order};
 
-/// How often a clock is read once more whose answer took so long that it says too little.
+/// So often a clock is read once more, if its answer took so long that it says too little.
 const READ_AGAIN: usize = 2;
 
-/// How requests are written. What goes out again goes out another way each time, so it ends after a few.
+/// The manner in which requests are written. Requests go out again in another manner each time, so that ends after a few.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Manner {
     /// Calls are made in batches.
@@ -38,7 +38,7 @@ impl<S: Copy + PartialEq> Known<S> {
         Self(Vec::new())
     }
 
-    /// How `script` is named in the call of it that is written next.
+    /// Returns the form in which `script` is named in the next call of it.
     ///
     /// To name it by its hash first, and to send the source after NOSCRIPT, would change the order. A release whose script is
     /// unknown would run after the acquire of the next attempt.
@@ -61,7 +61,7 @@ impl<S: Copy + PartialEq> Known<S> {
     }
 }
 
-/// What the answers to one write leave to be done.
+/// The rest that the answers to one write leave to be done.
 pub(super) enum Left<R> {
     Nothing,
     /// These requests go out once more, in that manner.
@@ -78,11 +78,11 @@ pub(super) struct Exchange<R: Request> {
     manner: Manner,
     pub(super) is_written: bool,
     pub(super) deadline: Time,
-    /// How often the clock was read once more.
+    /// Times that the clock was read once more.
     rereads: usize,
-    /// What depends on whether the node's clock took a step: grants, and what is said against holders.
+    /// Answers that depend on whether the node's clock took a step: grants, and refusals of holders.
     by_the_clock: Vec<(Job<R>, R::Value, Meaning)>,
-    /// What has to go out again, since it was not executed or not answered.
+    /// Requests that have to go out again, since they were not executed or not answered.
     again: Vec<Job<R>>,
     /// The server does not know its scripts any more.
     forgotten: bool,
@@ -95,7 +95,8 @@ pub(super) struct Exchange<R: Request> {
 }
 
 impl<R: Request> Exchange<R> {
-    /// Of those `jobs` that may be written now. Callers of others are told; requests that are not wanted any more are dropped.
+    /// Begins a write of those `jobs` that may be written now. Callers of others are told; requests that are not wanted any more
+    /// are dropped.
     /// `None`: none is left.
     pub(super) fn begin(
         jobs: Vec<Job<R>>,
@@ -336,7 +337,7 @@ impl<R: Request> Exchange<R> {
         })
     }
 
-    /// How what goes out again is written.
+    /// Returns the manner in which requests go out again.
     fn manner_after(&self) -> Manner {
         let Manner { together, forgotten_before, with_source: _ } = self.manner;
         Manner {
@@ -356,7 +357,7 @@ impl<R: Request> Exchange<R> {
     }
 }
 
-/// What was answered to a request, and counts whatever the node's clock says.
+/// An answer to a request that counts whatever the node's clock says.
 pub(super) enum Settled<R: Request> {
     Answered(R::Value, Meaning),
     /// The server has refused it.

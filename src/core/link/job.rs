@@ -11,7 +11,7 @@ pub(crate) struct Job<R> {
     pub(super) written: bool,
 }
 
-/// What a request is for, and so where it may go.
+/// The purpose of a request, which says where it may go.
 pub(crate) enum Purpose {
     /// A question, whatever is known of the node.
     Anyway,
@@ -20,18 +20,18 @@ pub(crate) enum Purpose {
     /// A lock that nobody holds: under the mark under which the node grants at the moment at which it is written. So a
     /// copy that is sent again after a restart never comes with the mark of before.
     Taking,
-    /// What a node is to forget. It has to reach the node as long as the key can be there, whether its caller waits or not.
+    /// A release. It has to reach the node as long as the key can be there, whether its caller waits or not.
     Release(Release),
 }
 
-/// How long a release is of use.
+/// The terms of a release.
 #[derive(Debug)]
 pub(crate) struct Release {
-    /// When the key is gone by itself; `None` if that cannot be told.
+    /// The time at which the key is gone by itself; `None` if that cannot be told.
     pub(crate) until: Option<Time>,
     /// Given if it may not be done when it is answered.
     pub(crate) repetition: Option<Box<Repetition>>,
-    /// How often the node has refused it. `None`: it releases no key, and is not told again.
+    /// Times that the node has refused it. `None`: it releases no key, and is not told again.
     pub(crate) refusals: Option<u32>,
 }
 

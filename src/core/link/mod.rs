@@ -43,7 +43,7 @@ pub(crate) use old_connections::OldConnections;
 pub(crate) use order::{WORTH_IT, calls, put_in_order};
 use pending::PendingReleases;
 
-/// How much longer than callers a connection waits. Callers give up at the node timeout and submit their
+/// The time by which a connection waits longer than callers. Callers give up at the node timeout and submit their
 /// releases then. These go out behind the requests they belong to.
 pub(crate) const GRACE: Duration = Duration::from_millis(50);
 
@@ -58,8 +58,8 @@ const RECONNECT: Backoff =
 /// run out.
 const BETWEEN_TRIES: Duration = Duration::from_millis(5);
 
-/// How long a connection whose client has gone goes on for a release of which nobody knows how long it
-/// is needed, that is repeated, or that the node has refused.
+/// The time for which a connection whose client has gone goes on for a release that is repeated, that the node has refused, or
+/// of which nobody knows when its key ends.
 const LINGER: Duration = Duration::from_secs(60);
 
 /// The most questions about the node in a row. Five are the most that there is to do: check, probe, begin a quarantine, set its
@@ -71,7 +71,7 @@ const QUESTIONS_IN_A_ROW: u32 = 8;
 const MOST_QUESTIONS: u32 = 16;
 const WITHIN: Duration = Duration::from_millis(100);
 
-/// How long after a question that a node refused it is asked again.
+/// The pause before a node is asked again that has refused a question.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 /// The connection to one node. `Q` is a question about it.
@@ -95,7 +95,7 @@ pub(crate) struct Link<R: Request, Q> {
     tried_at: Time,
     /// The connection was closed in the middle of a write, and opened once more for that.
     is_reopened: bool,
-    /// Until when there is nothing to ask about the node, as was found while there was nothing to write.
+    /// The time from which the node is asked about itself again, as was found while there was nothing to write.
     asks_from: Option<Time>,
     /// Questions that were asked in a row; lately, and since when that is counted; when the last one was refused.
     in_a_row: u32,
@@ -150,7 +150,7 @@ struct Connection<S> {
 }
 
 impl<R: Request, Q> Link<R, Q> {
-    /// Of a node that has `timeout` for an answer. With `waits_for_a_try`, attempts to take a lock wait for a try to connect while
+    /// Returns the machine for a node that has `timeout` for an answer. With `waits_for_a_try`, attempts to take a lock wait for a try to connect while
     /// the node is down.
     pub(crate) const fn new(timeout: Duration, waits_for_a_try: bool) -> Self {
         Self {
@@ -261,7 +261,7 @@ impl<R: Request, Q> Link<R, Q> {
     }
 
     fn connect(&mut self, now: Time, around: &mut impl Surroundings<R>) {
-        // What answers may be another server, or the same one without what it knew.
+        // Another server may answer, or the same one without what it knew.
         around.lost();
         self.refused_at = None;
         self.connection = None;
@@ -276,7 +276,7 @@ impl<R: Request, Q> Link<R, Q> {
     {
         let mut look_at = now;
         let is_settled = self.asks_from.take_if(|until| now < *until).is_some();
-        // What has come since goes out at once: it is compared with what is known of the node when it is written.
+        // Requests that have come since go out at once: their mark is compared when they are written.
         let may_ask = !is_settled || self.waiting.is_empty();
         // Somebody changes the mark all the time, if there are more. Others shall have their turn meanwhile.
         if may_ask && self.in_a_row < QUESTIONS_IN_A_ROW {

@@ -3,7 +3,7 @@
 //! To start a script costs a server about as much as two commands in it, and what all of them need is read once. So
 //! calls of scripts that go out in one write are made by one call, as far as their scripts allow.
 //!
-//! What is not made may be made again: so there is one batch of each kind of lock in a write, and nothing behind
+//! Calls that are not made may be made again: so there is one batch of each kind of lock in a write, and nothing behind
 //! them that would run before what has to come first. Whatever has to come first is of the same kind: no two kinds
 //! share an owner.
 
@@ -19,7 +19,7 @@ pub(crate) const WORTH_IT: usize = 3;
 /// One call in a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Call<S> {
-    /// How many requests it makes.
+    /// The number of requests that it makes.
     pub(crate) requests: usize,
     pub(crate) script: S,
     pub(crate) form: Form,
