@@ -36,8 +36,8 @@ const PAGES: usize = 12;
 /// How long a page takes.
 const PRINTING: Duration = Duration::from_millis(20);
 
-/// The pages are sent so far apart: far more than two round trips to the masters.
-const APART: Duration = Duration::from_millis(50);
+/// The pages are sent so far apart: far more than two round trips to the masters, also where other programs use all processors.
+const APART: Duration = Duration::from_millis(200);
 
 fn main() -> ExitCode {
     // Not `process::exit`, which would leave our masters running.
