@@ -152,6 +152,8 @@ pub(crate) enum Mechanism {
     WakeByMajority,
     /// A waiter that hears of a release from too few nodes tries again, where others have not said that the lock is held.
     SilentNodesMayBeFree,
+    /// The same, where others are not listened to.
+    UnheardNodesMayBeFree,
     /// After a split vote one node is asked first, and the others with its grant.
     OrderedTries,
     /// All locks with several names prefer the same node.

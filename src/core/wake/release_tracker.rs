@@ -41,6 +41,15 @@ struct NodeNews {
     untold: u8,
 }
 
+impl NodeNews {
+    /// Returns true if the lock may be free on the node, and nothing would be told of it: the node has not answered, or is not
+    /// listened to.
+    fn may_be_free(&self) -> bool {
+        self.silent && Mechanism::SilentNodesMayBeFree.is_on()
+            || !self.listening && Mechanism::UnheardNodesMayBeFree.is_on()
+    }
+}
+
 /// A node that has not told of so many releases in a row is not preferred: perhaps it keeps the key of a holder that the
 /// others have forgotten. One message alone may be late.
 const MOST_UNTOLD: u8 = 2;
@@ -187,7 +196,7 @@ impl ReleaseTracker {
             !is_kept && (answered && hinted >= needed || told && free >= needed)
         };
         // A lock may be held on a bare majority. Then the other nodes have nothing to tell.
-        let may_be_free = || is_free(|node| node.silent) && Mechanism::SilentNodesMayBeFree.is_on();
+        let may_be_free = || is_free(NodeNews::may_be_free);
         let listening = self.count(|node| node.listening) >= self.needed();
         let resubscribed = self.resubscribed && Mechanism::TryOnceSubscribed.is_on();
         if is_free(|_| false) {

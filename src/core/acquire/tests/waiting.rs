@@ -138,6 +138,7 @@ fn told_cases() {
         Mechanism::TryOnceSubscribed,
         Mechanism::HeedsReleases,
         Mechanism::SilentNodesMayBeFree,
+        Mechanism::UnheardNodesMayBeFree,
         Mechanism::AllAreAskedAgain,
         Mechanism::SilentNodesAreNotPreferred,
         Mechanism::FirstNodeMustTell,
