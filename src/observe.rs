@@ -139,7 +139,7 @@ pub(crate) fn release_dropped(node: &Arc<str>) {
     tracing::warn!(
         target: "quorlock",
         %node,
-        "too many releases wait for this node; the oldest is dropped and its key ends with its TTL"
+        "too many releases wait for this node; one is dropped, and its key ends with its TTL"
     );
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use crate::clock;
+use crate::node::Node;
 use crate::runtime::coordinator::Coordinator;
 use crate::runtime::exit;
 
@@ -26,6 +27,7 @@ impl Drop for Shared {
             std::mem::forget(self.nodes.get().cloned());
         } else if *self.waits.get_mut() {
             let until = clock::now().after(self.coordinator.settings().flush_timeout());
+            self.coordinator.nodes().iter().for_each(Node::hurry);
             exit::flush(self.coordinator.unanswered(), until);
         }
     }

@@ -138,6 +138,7 @@ impl Quorlock {
         coordinator.process.check()?;
         let until = clock::now().after(timeout);
         coordinator.close();
+        coordinator.nodes().iter().for_each(Node::hurry);
         let told = exit::flush(coordinator.unanswered(), until)
             && clock::poll(until, || coordinator.majority_told());
         // How long it may take was for the caller to say, for all clones and for the end of the process.

@@ -161,6 +161,11 @@ impl Connection {
         Broken { fault, closed: false, in_step: false }
     }
 
+    /// Reads what has come, without waiting. Returns true if that is a whole answer, which the next read returns.
+    pub(super) fn has_answer(&mut self) -> Result<bool, Broken> {
+        self.wire.has_answer().map_err(|unread| self.broken(unread))
+    }
+
     pub(super) fn read_any(&mut self, deadline: Time) -> Result<Reply, Broken> {
         loop {
             let response = self.wire.read(deadline);

@@ -30,6 +30,8 @@ use crate::kinds::contract::reply;
 #[cfg(unix)]
 mod conversation;
 
+#[cfg(all(test, unix))]
+pub(super) use conversation::HANDSHAKE;
 #[cfg(unix)]
 pub use conversation::{conversation, listening};
 

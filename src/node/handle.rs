@@ -6,21 +6,22 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crossbeam_channel::bounded;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::address::Address;
+use super::driver::{Driver, Shared};
 use super::job::{Answer, Ask, Asked, Counted, Job, Sink, Undelivered};
-use super::mailbox::{CAPACITY, Mailbox, Refused};
+use super::mailbox::{Mailbox, Refused};
 use super::replicas::{Confirmer, Replicas};
 use super::request::{Part, Request, Script};
 use super::set::NodeSet;
 use super::status::Status;
 use super::subscriber::{Listeners, SubscriberThread};
-use super::surroundings::Asks;
-use super::worker::{Shared, Worker};
+use super::worker::Worker;
 use crate::clock;
 use crate::core::admission::Offset;
 use crate::core::base::Time;
-use crate::core::link::{self, Link, Purpose, Release, Repetition, Via};
+use crate::core::link::{self, Purpose, Release, Repetition, Via};
 use crate::core::vote::Failure;
 use crate::error::{Cause, NodeFault};
 use crate::observe;
@@ -52,6 +53,7 @@ pub(crate) struct Node {
     timeout: Duration,
     mailbox: Arc<Mailbox>,
     shared: Arc<Shared>,
+    driver: Arc<Mutex<Driver>>,
     set: Arc<NodeSet>,
     unanswered: Arc<AtomicUsize>,
 }
@@ -79,22 +81,18 @@ impl Node {
                 Some(confirmer)
             }
         };
+        let at = (address.clone(), timeout);
+        let driver = Driver::new(index, at, shared.clone(), set.clone(), confirmer);
+        let driver = Arc::new(Mutex::new(driver));
+        mailbox.hang_bell();
         let worker = Worker {
-            node: index,
-            address: address.clone(),
-            timeout,
+            driver: driver.clone(),
             mailbox: mailbox.clone(),
             shared: shared.clone(),
             set: set.clone(),
-            confirmer,
-            link: Link::new(timeout, set.waits_for_a_try(index)),
-            connection: None,
-            is_up: false,
-            sent: clock::now(),
-            asks: Asks::Probe,
         };
         clock::spawn(format!("quorlock-node-{index}"), move || worker.run())?;
-        Ok(Self { index, address, timeout, mailbox, shared, set: set.clone(), unanswered })
+        Ok(Self { index, address, timeout, mailbox, shared, driver, set: set.clone(), unanswered })
     }
 
     /// Asks the node; the answer goes to `sink`. At once if the node is known to be down; but where an
@@ -112,6 +110,36 @@ impl Node {
     /// Has the node's worker write what the node was asked with others.
     pub(crate) fn wake_worker(&self) {
         self.mailbox.wake_worker();
+    }
+
+    /// A caller that has driven the connection leaves it; the worker is woken if that `is_needed`.
+    pub(super) fn left(&self, is_needed: bool) {
+        if is_needed {
+            self.mailbox.wake();
+        } else {
+            self.mailbox.was_taken();
+        }
+    }
+
+    pub(super) const fn index(&self) -> usize {
+        self.index
+    }
+
+    /// Returns false if it is known to be down, so that it is not asked.
+    pub(super) fn may_answer(&self) -> bool {
+        self.set.waits_for_a_try(self.index) || self.shared.status.is_not_down()
+    }
+
+    /// What is known of all nodes.
+    pub(super) const fn set(&self) -> &Arc<NodeSet> {
+        &self.set
+    }
+
+    /// Returns the node's connection for a caller that drives it itself; `None` if others use it, or the worker is needed for
+    /// anything.
+    pub(super) fn try_drive(&self) -> Option<MutexGuard<'_, Driver>> {
+        let mut driver = self.driver.try_lock()?;
+        driver.can_be_driven().then_some(driver)
     }
 
     fn ask_by(
@@ -150,6 +178,33 @@ impl Node {
         self.deliver(request, sink, until, repetition, Some(0));
     }
 
+    /// What [`release`](Self::release) sends.
+    pub(super) fn release_job(
+        &self,
+        request: &Arc<Request>,
+        sink: Option<Arc<dyn Sink>>,
+        until: Option<Time>,
+        repetition: Option<Box<Repetition>>,
+    ) -> Job {
+        self.job(request, sink, Release { until, repetition, refusals: Some(0) })
+    }
+
+    fn job(&self, request: &Arc<Request>, sink: Option<Arc<dyn Sink>>, release: Release) -> Job {
+        let mut sink = sink;
+        let fault = self.shared.status.fault();
+        if let (Some(fault), Some(sink)) = (fault.clone(), sink.take_if(|_| fault.is_some())) {
+            sink.answer(self.index, Err(Undelivered { failure: Failure::NotSent, fault }));
+        }
+        let asked = Asked {
+            node: self.index,
+            request: request.clone(),
+            sink,
+            unanswered: fault.is_none().then(|| Counted::by(&self.unanswered)),
+            untold: Some(Counted::by(&self.shared.untold)),
+        };
+        Job::new(asked, Purpose::Release(release))
+    }
+
     /// Like [`release`](Self::release), for a request that releases no key. A refusal is final: by a second time, the caller may
     /// have asked again for what the node was to forget.
     pub(crate) fn tell(&self, request: &Arc<Request>, sink: Option<Arc<dyn Sink>>, until: Time) {
@@ -164,25 +219,14 @@ impl Node {
         repetition: Option<Box<Repetition>>,
         refusals: Option<u32>,
     ) {
-        let mut sink = sink;
-        let fault = self.shared.status.fault();
-        if let (Some(fault), Some(sink)) = (fault.clone(), sink.take_if(|_| fault.is_some())) {
-            sink.answer(self.index, Err(Undelivered { failure: Failure::NotSent, fault }));
-        }
-        let asked = Asked {
-            node: self.index,
-            request: request.clone(),
-            sink,
-            unanswered: fault.is_none().then(|| Counted::by(&self.unanswered)),
-            untold: Some(Counted::by(&self.shared.untold)),
-        };
         let release = Release { until, repetition, refusals };
-        // The worker alone moves releases to those that are kept, so that none is left there by a
+        // Whoever drives the connection alone moves releases to those that are kept, so that none is left there by a
         // reconnect that happens just now.
-        let job = Job::new(asked, Purpose::Release(release));
+        let job = self.job(request, sink, release);
         if let Err(refused) = self.mailbox.send(job) {
             let (fault, mut job) = self.refused(refused);
-            observe::release_dropped(self.shared.status.node());
+            let node = self.shared.status.node().clone();
+            self.set.tell(move || observe::release_dropped(&node));
             if let Some(sink) = link::Request::take_caller(&mut job.request) {
                 sink.answer(self.index, Err(Undelivered { failure: Failure::NotSent, fault }));
             }
@@ -243,6 +287,12 @@ impl Node {
         self.shared.untold.load(Ordering::SeqCst) == 0
     }
 
+    /// From now on answers that callers leave are read at once: the client ends, and waits for them.
+    pub(crate) fn hurry(&self) {
+        self.shared.hurries.store(true, Ordering::Relaxed);
+        self.mailbox.wake();
+    }
+
     /// Forgets what is of no use any more, and returns whether the node has anything to be told.
     pub(crate) fn tidy(&self) -> bool {
         let keeps_any = self.shared.keeps_any.load(Ordering::Relaxed);
@@ -276,15 +326,10 @@ impl Node {
     fn refused(&self, refused: Refused) -> (NodeFault, Job) {
         let (what, job) = match refused {
             Refused::Full(job) => {
-                let what = format!(
-                    "{CAPACITY} requests wait for this node already; is the server overloaded?"
-                );
-                (what, job)
+                ("too many requests wait for this node already; is the server overloaded?", job)
             }
             Refused::Abandoned(job) => {
-                let what =
-                    "its worker thread has ended, which is a fault of quorlock; please report it";
-                (what.to_owned(), job)
+                ("its worker thread has ended, which is a fault of quorlock; please report it", job)
             }
         };
         (NodeFault::new(self.shared.status.node(), what), job)

@@ -10,8 +10,8 @@ use std::time::Duration;
 use super::address::Address;
 use super::admit;
 use super::connection::Connection;
+use super::driver::Driver;
 use super::set::NodeSet;
-use super::worker::Worker;
 use crate::clock;
 use crate::core::base::Time;
 use crate::error::NodeFault;
@@ -25,7 +25,7 @@ const AT_ONCE: usize = 8;
 /// take turns with those of another client.
 const IN_A_ROW: usize = 2;
 
-impl Worker {
+impl Driver {
     /// Has a thread look which server answers, if that is due. Returns when it is due next.
     pub(super) fn look(&self) -> Time {
         let (is_due, next) = self.set.looks(self.node, clock::now());

@@ -5,16 +5,21 @@
 //! which costs both sides a system call more for each request, and a change of threads.
 
 use std::collections::VecDeque;
+#[cfg(unix)]
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
+#[cfg(unix)]
+use super::bell::Bell;
 use super::job::Job;
+use super::wire::Socket;
 use crate::core::base::give_room_back;
 
 /// The most jobs that wait for a worker. One caller has one at a time, and the timer a thousand, so this is beyond what
 /// a process has threads.
-pub(super) const CAPACITY: usize = 4_096;
+const CAPACITY: usize = 4_096;
 
 /// The most releases that wait for a worker. They wait behind other requests while the node is silent, and must not get lost.
 const RELEASES: usize = 65_536;
@@ -23,19 +28,39 @@ const RELEASES: usize = 65_536;
 pub(super) struct Mailbox {
     state: Mutex<MailboxState>,
     filled: Condvar,
+    /// Ends the worker's wait for an answer. Without it, nothing ends that but the answer.
+    #[cfg(unix)]
+    bell: OnceLock<Bell>,
 }
 
 #[derive(Default)]
 struct MailboxState {
     jobs: VecDeque<Job>,
-    /// The worker sleeps, and nobody has woken it yet.
-    asleep: bool,
+    /// The worker sleeps in that way, and nobody has woken it yet.
+    asleep: Option<Asleep>,
+    /// Something has come since the worker looked last.
+    is_news: bool,
     /// There may be something to do besides the jobs.
     woken: bool,
     /// Nobody sends anything any more.
     closed: bool,
     /// Nobody takes anything any more.
     abandoned: bool,
+}
+
+/// The way in which a worker sleeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Asleep {
+    /// It has nothing to do.
+    Resting,
+    /// It waits for an answer of the node. Requests have to wait for that as well, unless a caller has taken the answer.
+    Reading { was_taken: bool },
+}
+
+impl Asleep {
+    const fn heeds_jobs(self) -> bool {
+        matches!(self, Self::Resting | Self::Reading { was_taken: true })
+    }
 }
 
 /// A job that is not in the mailbox.
@@ -58,9 +83,9 @@ impl Mailbox {
     pub(super) fn send(&self, job: Job) -> Result<(), Refused> {
         let mut state = self.state.lock();
         state.push(job)?;
-        let asleep = std::mem::take(&mut state.asleep);
+        let asleep = state.asleep.take_if(|asleep| asleep.heeds_jobs());
         drop(state);
-        self.wake(asleep);
+        self.notify(asleep);
         Ok(())
     }
 
@@ -73,13 +98,14 @@ impl Mailbox {
     /// Has the worker take the jobs that were put there, if there are any.
     pub(super) fn wake_worker(&self) {
         let mut state = self.state.lock();
-        let asleep = !state.jobs.is_empty() && std::mem::take(&mut state.asleep);
+        let heeds = |asleep: &mut Asleep| asleep.heeds_jobs();
+        let asleep = if state.jobs.is_empty() { None } else { state.asleep.take_if(heeds) };
         drop(state);
-        self.wake(asleep);
+        self.notify(asleep);
     }
 
     /// Wakes the worker without a job.
-    pub(super) fn wake_subscriber(&self) {
+    pub(super) fn wake(&self) {
         self.change(|state| state.woken = true);
     }
 
@@ -106,10 +132,77 @@ impl Mailbox {
         if found != Found::Nothing {
             return found;
         }
-        state.asleep = true;
+        state.asleep = Some(Asleep::Resting);
         self.filled.wait_for(&mut state, at_most);
-        state.asleep = false;
+        state.asleep = None;
         state.found()
+    }
+
+    /// From now on the worker can wait for an answer and for what is sent, if the process may have one more file descriptor.
+    #[cfg(unix)]
+    pub(super) fn hang_bell(&self) {
+        if let Ok(bell) = Bell::new() {
+            self.bell.get_or_init(|| bell);
+        }
+    }
+
+    /// Here the worker waits for an answer alone.
+    #[cfg(not(unix))]
+    pub(super) fn hang_bell(&self) {}
+
+    /// Returns true if the worker can wait for an answer and for what is sent.
+    pub(super) fn has_bell(&self) -> bool {
+        #[cfg(unix)]
+        return self.bell.get().is_some();
+        #[cfg(not(unix))]
+        return false;
+    }
+
+    /// Waits until the socket has something to be read, for `at_most`. It ends as well with a wake-up, and with what is sent once a
+    /// caller has had the connection: the answer may not come then.
+    #[cfg(unix)]
+    pub(super) fn wait_for_answer(&self, socket: &Socket, at_most: Duration) -> Found {
+        let mut state = self.state.lock();
+        if let (false, Some(bell)) = (std::mem::take(&mut state.is_news), self.bell.get()) {
+            state.asleep = Some(Asleep::Reading { was_taken: false });
+            drop(state);
+            bell.wait(socket, at_most);
+            state = self.state.lock();
+            state.asleep = None;
+        }
+        state.found()
+    }
+
+    #[cfg(not(unix))]
+    pub(super) fn wait_for_answer(&self, _socket: &Socket, _at_most: Duration) -> Found {
+        Found::Nothing
+    }
+
+    /// A caller has had the connection. If the worker waits for an answer there, it may wait in vain.
+    pub(super) fn was_taken(&self) {
+        let mut state = self.state.lock();
+        if let Some(Asleep::Reading { .. }) = state.asleep {
+            state.asleep = Some(Asleep::Reading { was_taken: true });
+            let asleep = if state.jobs.is_empty() { None } else { state.asleep.take() };
+            drop(state);
+            self.notify(asleep);
+        }
+    }
+
+    /// Returns true if the worker has ended.
+    pub(super) fn is_abandoned(&self) -> bool {
+        self.state.lock().abandoned
+    }
+
+    /// Returns how many jobs are there.
+    pub(super) fn len(&self) -> usize {
+        self.state.lock().jobs.len()
+    }
+
+    /// Here is no way to wait for both.
+    #[cfg(not(unix))]
+    pub(super) fn wait_for_answer(&self, _socket: &Socket, _at_most: Duration) -> Option<Found> {
+        None
     }
 
     /// Moves what is there to `jobs`, in order, as long as these are fewer than `most`.
@@ -126,17 +219,37 @@ impl Mailbox {
         !state.jobs.is_empty()
     }
 
+    /// Returns true if the worker sleeps, and nobody has woken it yet.
+    #[cfg(test)]
+    pub(super) fn is_asleep(&self) -> bool {
+        self.state.lock().asleep.is_some()
+    }
+
+    #[cfg(test)]
+    pub(super) fn wait_asleep(&self, at_most: Duration) {
+        let until = crate::clock::now().after(at_most);
+        assert!(crate::clock::poll(until, || self.is_asleep()), "the worker does not sleep");
+    }
+
     fn change(&self, change: impl FnOnce(&mut MailboxState)) {
         let mut state = self.state.lock();
         change(&mut state);
-        let asleep = std::mem::take(&mut state.asleep);
+        state.is_news = true;
+        let asleep = state.asleep.take();
         drop(state);
-        self.wake(asleep);
+        self.notify(asleep);
     }
 
-    fn wake(&self, asleep: bool) {
-        if asleep {
-            self.filled.notify_one();
+    fn notify(&self, asleep: Option<Asleep>) {
+        match asleep {
+            None => {}
+            Some(Asleep::Resting) => {
+                self.filled.notify_one();
+            }
+            #[cfg(unix)]
+            Some(Asleep::Reading { .. }) => self.bell.get().into_iter().for_each(Bell::ring),
+            #[cfg(not(unix))]
+            Some(Asleep::Reading { .. }) => {}
         }
     }
 }
@@ -151,10 +264,12 @@ impl MailboxState {
             return Err(Refused::Full(job));
         }
         self.jobs.push_back(job);
+        self.is_news = true;
         Ok(())
     }
 
     fn found(&mut self) -> Found {
+        self.is_news = false;
         let woken = std::mem::take(&mut self.woken);
         if woken || !self.jobs.is_empty() {
             Found::Something
@@ -236,7 +351,7 @@ mod tests {
         }
         assert!(matches!(mailbox.send(job(0)), Err(Refused::Full(_))));
         assert_eq!(taken(&mailbox, usize::MAX).len(), RELEASES);
-        mailbox.wake_subscriber();
+        mailbox.wake();
         assert_eq!(mailbox.wait(LONG), Found::Something);
         assert_eq!(mailbox.wait(Duration::ZERO), Found::Nothing, "it was told once");
     }
@@ -252,7 +367,7 @@ mod tests {
             tell.send((found, taken(&theirs, 10))).expect("the test waits for it");
         };
         clock::spawn("worker".to_owned(), woken).expect("there are threads");
-        let asleep = || mailbox.state.lock().asleep;
+        let asleep = || mailbox.state.lock().asleep.is_some();
         assert!(clock::poll(clock::now().after(LONG), asleep));
         mailbox.wake_worker();
         assert!(asleep(), "there is nothing to take");

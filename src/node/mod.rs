@@ -8,9 +8,13 @@ mod addresses;
 mod admission_view;
 mod admit;
 mod batch;
+#[cfg(unix)]
+mod bell;
 mod check;
 mod connection;
 mod disagreement;
+mod driven;
+mod driver;
 mod faults;
 mod fitness;
 #[cfg(any(test, fuzzing))]
@@ -22,6 +26,7 @@ mod job;
 mod listening;
 mod login;
 mod look;
+mod looks;
 mod mailbox;
 mod opening;
 mod quote;
@@ -49,6 +54,7 @@ pub(crate) use batch::{answers as read_answers, eval};
 pub(crate) use check::{read as read_check, request as check_request};
 #[cfg(feature = "diagnosis")]
 pub(crate) use disagreement::SEVERAL_SERVERS;
+pub(crate) use driven::{Carried, Driven};
 pub(crate) use handle::Node;
 #[cfg(feature = "diagnosis")]
 pub(crate) use inspection::{Facts, Inspection, Memory, Persistence, node_states};

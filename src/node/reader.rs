@@ -42,10 +42,23 @@ impl Reader {
     /// The next value. After a timeout of the stream the rest may still be read, within the time that a
     /// whole answer has.
     pub(super) fn read(&mut self, stream: &mut impl Read) -> Result<Value, Unread> {
-        if self.incomplete_since.is_some_and(|since| since.after(self.timeout) <= clock::now()) {
-            let what = format!("an answer took longer than {} from its start", exact(self.timeout));
-            return Err(Unread::Excess(what));
+        let read = self.read_at_once(stream);
+        if let Err(Unread::Failed(error)) = &read
+            && error.is_timeout()
+            && self.has_begun()
+        {
+            let since = *self.incomplete_since.get_or_insert_with(clock::now);
+            if since.after(self.timeout) <= clock::now() {
+                let what =
+                    format!("an answer took longer than {} from its start", exact(self.timeout));
+                return Err(Unread::Excess(what));
+            }
         }
+        read
+    }
+
+    /// The next value of a stream that does not wait, if all of it has come.
+    pub(super) fn read_at_once(&mut self, stream: &mut impl Read) -> Result<Value, Unread> {
         let answer = Answer { stream, left: &mut self.left };
         match self.parser.parse_value(answer) {
             Ok(value) => {
@@ -60,12 +73,7 @@ impl Reader {
             Err(_) if self.left == 0 => {
                 Err(Unread::Excess(format!("an answer is longer than {LONGEST} bytes")))
             }
-            Err(error) => {
-                if error.is_timeout() && self.has_begun() {
-                    self.incomplete_since.get_or_insert_with(clock::now);
-                }
-                Err(Unread::Failed(error))
-            }
+            Err(error) => Err(Unread::Failed(error)),
         }
     }
 

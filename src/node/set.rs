@@ -1,8 +1,9 @@
 //! What a client knows of which nodes may grant locks: the machine of admission, shared by the nodes'
 //! workers, which probe, and the callers, who want to know.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
@@ -10,7 +11,9 @@ use parking_lot::{Condvar, Mutex};
 
 use super::admission_view::AdmissionView;
 use super::job::Undelivered;
+use super::looks::Looks;
 use super::mailbox::Mailbox;
+use crate::clock;
 use crate::core::admission::{
     Admission, Chance, Checked, ClockNews, Configuration, Grants, NextProbe, NodeState, Offset,
     Past, Probe,
@@ -21,6 +24,9 @@ use crate::core::vote::waits_for_a_try;
 use crate::error::NodeFault;
 use crate::observe;
 use crate::random::random;
+
+/// Once callers have met, they leave the connections to the workers for so long: one write for whatever waits is faster then.
+const CROWDED_FOR_US: u64 = 2_000;
 
 /// All nodes of a client.
 pub(crate) struct NodeSet {
@@ -37,6 +43,13 @@ pub(crate) struct NodeSet {
     clock_tolerance: Duration,
     /// Clients may fall back to the first node.
     ordered: bool,
+    /// The callers that wait for the nodes; and when, in microseconds of the lease clock, there were last several.
+    callers: AtomicUsize,
+    crowded_at_us: AtomicU64,
+    pub(super) looks: Looks,
+    /// The callers that drive connections, and the events that nobody was told meanwhile.
+    drivers: AtomicUsize,
+    events: Mutex<VecDeque<Box<dyn FnOnce() + Send>>>,
     /// How often this machine was suspended; and a message when it did.
     suspensions: AtomicU64,
     suspended: (Sender<()>, Receiver<()>),
@@ -61,6 +74,11 @@ impl NodeSet {
             max_ttl: configuration.max_ttl,
             clock_tolerance: configuration.clock_tolerance,
             ordered,
+            callers: AtomicUsize::new(0),
+            crowded_at_us: AtomicU64::new(0),
+            looks: Looks::new(),
+            drivers: AtomicUsize::new(0),
+            events: Mutex::default(),
             suspensions: AtomicU64::new(0),
             suspended: bounded(1),
         })
@@ -120,17 +138,18 @@ impl NodeSet {
             match *one {
                 ClockNews::Doubt => {}
                 ClockNews::Set(node, step) => {
-                    observe::clock_was_set(&self.names[node], step, self.max_ttl)
+                    let (name, max_ttl) = (self.names[node].clone(), self.max_ttl);
+                    self.tell(move || observe::clock_was_set(&name, step, max_ttl));
                 }
                 ClockNews::Suspended(by) => {
                     self.suspensions.fetch_add(1, Ordering::SeqCst);
-                    observe::suspended(by);
+                    self.tell(move || observe::suspended(by));
                     // Full: it is about to be taken.
                     let _ = self.suspended.0.try_send(());
                 }
             }
         }
-        self.mailboxes.iter().for_each(|mailbox| mailbox.wake_subscriber());
+        self.mailboxes.iter().for_each(|mailbox| mailbox.wake());
     }
 
     /// How often this machine was suspended, so that no lease of before is worth anything.
@@ -151,6 +170,57 @@ impl NodeSet {
     /// What waits for the node's worker.
     pub(super) fn mailbox(&self, node: usize) -> &Arc<Mailbox> {
         &self.mailboxes[node]
+    }
+
+    /// Tells an event; later, by a worker, while a caller drives connections: a subscriber may take locks itself, or be slow.
+    pub(super) fn tell(&self, event: impl FnOnce() + Send + 'static) {
+        let mut events = self.events.lock();
+        if self.drivers.load(Ordering::SeqCst) == 0 && events.is_empty() {
+            drop(events);
+            event();
+        } else {
+            events.push_back(Box::new(event));
+        }
+    }
+
+    /// Tells the events that wait for that, on a thread that drives no connection.
+    pub(super) fn tell_events(&self) {
+        while let Some(event) = { self.events.lock().pop_front() } {
+            event();
+        }
+    }
+
+    /// A caller drives connections.
+    pub(super) fn driver_comes(&self) {
+        self.drivers.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// It does so no longer. A worker tells the events of meanwhile.
+    pub(super) fn driver_leaves(&self) {
+        self.drivers.fetch_sub(1, Ordering::SeqCst);
+        if !self.events.lock().is_empty() {
+            self.mailboxes.iter().take(1).for_each(|mailbox| mailbox.wake());
+        }
+    }
+
+    /// A caller begins to ask the nodes, and to wait for them. Returns true if it is alone, and was a moment ago.
+    pub(super) fn caller_comes(&self) -> bool {
+        if self.callers.fetch_add(1, Ordering::Relaxed) > 0 {
+            self.crowded_at_us.store(clock::now().in_us(), Ordering::Relaxed);
+            return false;
+        }
+        !self.is_crowded()
+    }
+
+    /// It waits no longer.
+    pub(super) fn caller_leaves(&self) {
+        self.callers.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Returns true if several callers wait for the nodes at once, or did a moment ago.
+    pub(super) fn is_crowded(&self) -> bool {
+        let crowded_at = self.crowded_at_us.load(Ordering::Relaxed);
+        clock::now().in_us().saturating_sub(crowded_at) < CROWDED_FOR_US
     }
 
     /// Whether attempts to take a lock wait for a try to connect while the node is down.
@@ -222,7 +292,7 @@ impl NodeSet {
         if changed {
             // The others may have been waiting for the last answer.
             let others = self.mailboxes.iter().enumerate().filter(|(other, _)| *other != node);
-            others.for_each(|(_, mailbox)| mailbox.wake_subscriber());
+            others.for_each(|(_, mailbox)| mailbox.wake());
         }
     }
 
@@ -234,7 +304,7 @@ impl NodeSet {
         let (news, ready_in) = (known.news(), known.admission.ready_in(now, set_time));
         drop(known);
         // If it is another server, the worker asks whether its own one is still there.
-        self.mailboxes[node].wake_subscriber();
+        self.mailboxes[node].wake();
         self.tell_of_nodes(news, ready_in);
     }
 
@@ -246,10 +316,15 @@ impl NodeSet {
     fn tell_of_nodes(&self, news: Vec<(NodeState, NodeFault)>, ready_in: Option<Duration>) {
         for (node_state, fault) in news {
             match node_state {
-                NodeState::Admitted => observe::admitted(fault.node()),
-                NodeState::Quarantined(_) => observe::quarantined(&fault, ready_in, self.max_ttl),
-                NodeState::Foreign(_) | NodeState::Twin(_) => observe::conflict(&fault),
-                NodeState::SeveralServers => observe::several_servers(&fault),
+                NodeState::Admitted => self.tell(move || observe::admitted(fault.node())),
+                NodeState::Quarantined(_) => {
+                    let max_ttl = self.max_ttl;
+                    self.tell(move || observe::quarantined(&fault, ready_in, max_ttl));
+                }
+                NodeState::Foreign(_) | NodeState::Twin(_) => {
+                    self.tell(move || observe::conflict(&fault));
+                }
+                NodeState::SeveralServers => self.tell(move || observe::several_servers(&fault)),
                 // Its connection ends for that, which is told.
                 NodeState::Unknown | NodeState::Replica | NodeState::Cluster => {}
             }
@@ -322,6 +397,6 @@ impl NodeSet {
     /// Ends that quarantine of the node: see `Admission::admit`.
     pub(crate) fn admit(&self, node: usize, id: u64) {
         self.known.lock().admission.admit(node, id);
-        self.mailboxes[node].wake_subscriber();
+        self.mailboxes[node].wake();
     }
 }

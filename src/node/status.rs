@@ -7,7 +7,7 @@ use std::time::Duration;
 use parking_lot::RwLock;
 
 use crate::clock;
-use crate::core::base::{Time, rounded};
+use crate::core::base::rounded;
 use crate::error::{Cause, NodeFault};
 use crate::observe;
 
@@ -62,6 +62,10 @@ impl Status {
         matches!(*self.reach.read(), Reach::Up)
     }
 
+    pub(super) fn is_not_down(&self) -> bool {
+        !matches!(*self.reach.read(), Reach::Down(_))
+    }
+
     /// The fault of the node, if it is down.
     pub(super) fn fault(&self) -> Option<NodeFault> {
         match &*self.reach.read() {
@@ -72,7 +76,7 @@ impl Status {
 
     /// Notes that the worker begins to wait for the node, until [`idle`](Self::idle).
     pub(super) fn busy(&self) {
-        self.busy_since_us.store(now_us().max(1), Ordering::Relaxed);
+        self.busy_since_us.store(clock::now().in_us().max(1), Ordering::Relaxed);
     }
 
     pub(super) fn idle(&self) {
@@ -89,7 +93,7 @@ impl Status {
     /// For how long the worker has been waiting for the node; `None` if it is not.
     fn waiting_for(&self) -> Option<Duration> {
         let since = self.busy_since_us.load(Ordering::Relaxed);
-        (since > 0).then(|| Duration::from_micros(now_us().saturating_sub(since)))
+        (since > 0).then(|| Duration::from_micros(clock::now().in_us().saturating_sub(since)))
     }
 
     /// Why the node has not answered for as long as `waited`. That is no fault of the node if it was only
@@ -173,8 +177,4 @@ impl Status {
             observe::node_down(&fault);
         }
     }
-}
-
-fn now_us() -> u64 {
-    u64::try_from(clock::now().since(Time::default()).as_micros()).unwrap_or(u64::MAX)
 }

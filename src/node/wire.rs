@@ -7,9 +7,12 @@
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 #[cfg(unix)]
+use std::os::fd::{AsFd, BorrowedFd};
+#[cfg(unix)]
 use std::os::unix::net::UnixStream;
 #[cfg(unix)]
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use redis::io::tcp::socket2::{SockRef, TcpKeepalive};
@@ -25,6 +28,8 @@ use crate::core::base::Time;
 pub(super) struct Wire {
     stream: Stream,
     reader: Reader,
+    /// A value that was read, and not taken.
+    read: Option<Value>,
 }
 
 impl Wire {
@@ -38,7 +43,7 @@ impl Wire {
         let socket = Socket::connect(address, timeout)?;
         socket.set_read_timeout(per_read)?;
         socket.set_write_timeout(timeout)?;
-        let bounded = Bounded { socket, until: clock::now().after(timeout) };
+        let bounded = Bounded { socket, limit: Limit::Until(clock::now().after(timeout)) };
         #[cfg(feature = "tls")]
         let stream = match address.tls()? {
             // The handshake comes with the first write.
@@ -47,7 +52,7 @@ impl Wire {
         };
         #[cfg(not(feature = "tls"))]
         let stream = Stream::Plain(bounded);
-        Ok(Self { stream, reader: Reader::new(timeout) })
+        Ok(Self { stream, reader: Reader::new(timeout), read: None })
     }
 
     /// To the owner of the other end of that socket.
@@ -55,22 +60,45 @@ impl Wire {
     pub(super) fn of_pair(socket: UnixStream, timeout: Duration) -> io::Result<Self> {
         socket.set_read_timeout(Some(timeout))?;
         socket.set_write_timeout(Some(timeout))?;
-        let (socket, until) = (Socket::Unix(socket), clock::now().after(timeout));
-        let stream = Stream::Plain(Bounded { socket, until });
-        Ok(Self { stream, reader: Reader::new(timeout) })
+        let limit = Limit::Until(clock::now().after(timeout));
+        let stream = Stream::Plain(Bounded { socket: Socket::Unix(Arc::new(socket)), limit });
+        Ok(Self { stream, reader: Reader::new(timeout), read: None })
     }
 
     /// Writes all of it until then; what is under way at that time may take one timeout more.
     pub(super) fn write(&mut self, bytes: &[u8], until: Time) -> Result<(), RedisError> {
-        self.stream.bounded().until = until;
+        self.stream.bounded().limit = Limit::Until(until);
         Ok(self.stream.write_all(bytes)?)
     }
 
     /// The next value, if it is there by then; what is under way at that time may take one timeout
     /// more. After a timeout the rest may still be read, within the time that a whole answer has.
     pub(super) fn read(&mut self, until: Time) -> Result<Value, Unread> {
-        self.stream.bounded().until = until;
+        if let Some(value) = self.read.take() {
+            return Ok(value);
+        }
+        self.stream.bounded().limit = Limit::Until(until);
         self.reader.read(&mut self.stream)
+    }
+
+    /// Reads what has come, without waiting. Returns true if that is a whole value, which the next read returns.
+    pub(super) fn has_answer(&mut self) -> Result<bool, Unread> {
+        self.stream.bounded().limit = Limit::AtOnce;
+        while self.read.is_none() {
+            self.read = match self.reader.read_at_once(&mut self.stream) {
+                // Not an answer to anything.
+                Ok(Value::Push { .. }) => continue,
+                Ok(value) => Some(value),
+                Err(Unread::Failed(error)) if error.is_timeout() => return Ok(false),
+                Err(unread) => return Err(unread),
+            };
+        }
+        Ok(true)
+    }
+
+    /// The socket, to wait until something comes.
+    pub(super) fn socket(&self) -> &Socket {
+        &self.stream.bounded_ref().socket
     }
 
     /// Part of an answer has come, and not all of it.
@@ -96,6 +124,14 @@ enum Stream {
 }
 
 impl Stream {
+    fn bounded_ref(&self) -> &Bounded {
+        match self {
+            Self::Plain(bounded) => bounded,
+            #[cfg(feature = "tls")]
+            Self::Tls(tls) => &tls.sock,
+        }
+    }
+
     fn bounded(&mut self) -> &mut Bounded {
         match self {
             Self::Plain(bounded) => bounded,
@@ -137,13 +173,22 @@ impl Write for Stream {
 /// so none has to be set for each read.
 struct Bounded {
     socket: Socket,
-    until: Time,
+    limit: Limit,
+}
+
+/// The limit of a call.
+#[derive(Clone, Copy)]
+enum Limit {
+    /// It is begun until then.
+    Until(Time),
+    /// It does not wait at all.
+    AtOnce,
 }
 
 impl Bounded {
     /// Signals interrupt system calls on sockets with a timeout.
     fn in_time<T>(&mut self, mut call: impl FnMut(&mut Socket) -> io::Result<T>) -> io::Result<T> {
-        while clock::now() < self.until {
+        while matches!(self.limit, Limit::Until(until) if clock::now() < until) {
             match call(&mut self.socket) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 done => return done,
@@ -155,7 +200,10 @@ impl Bounded {
 
 impl Read for Bounded {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.in_time(|socket| socket.read(buffer))
+        match self.limit {
+            Limit::AtOnce => self.socket.read_at_once(buffer),
+            Limit::Until(_) => self.in_time(|socket| socket.read(buffer)),
+        }
     }
 }
 
@@ -169,10 +217,22 @@ impl Write for Bounded {
     }
 }
 
-enum Socket {
-    Tcp(TcpStream),
+/// A socket. Its clones are for waiting only.
+#[derive(Clone)]
+pub(super) enum Socket {
+    Tcp(Arc<TcpStream>),
     #[cfg(unix)]
-    Unix(UnixStream),
+    Unix(Arc<UnixStream>),
+}
+
+#[cfg(unix)]
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Tcp(socket) => socket.as_fd(),
+            Self::Unix(socket) => socket.as_fd(),
+        }
+    }
 }
 
 impl Socket {
@@ -183,10 +243,12 @@ impl Socket {
                 let to = to.ok_or_else(|| io::Error::other("the name has not been looked up"))?;
                 let socket = TcpStream::connect_timeout(&to, timeout)?;
                 set_up(&socket)?;
-                Ok(Self::Tcp(socket))
+                Ok(Self::Tcp(Arc::new(socket)))
             }
             #[cfg(unix)]
-            ConnectionAddr::Unix(path) => connect_unix(path, timeout).map(Self::Unix),
+            ConnectionAddr::Unix(path) => {
+                connect_unix(path, timeout).map(|socket| Self::Unix(Arc::new(socket)))
+            }
             _ => Err(io::ErrorKind::Unsupported.into()),
         }
     }
@@ -207,19 +269,34 @@ impl Socket {
         }
     }
 
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+    fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
-            Self::Tcp(socket) => socket.read(buffer),
+            Self::Tcp(socket) => (&**socket).read(buffer),
             #[cfg(unix)]
-            Self::Unix(socket) => socket.read(buffer),
+            Self::Unix(socket) => (&**socket).read(buffer),
         }
     }
 
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+    /// Reads what has come.
+    #[cfg(unix)]
+    fn read_at_once(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        use rustix::io::retry_on_intr;
+        use rustix::net::{RecvFlags, recv};
+        let (_, read) = retry_on_intr(|| recv(self, &mut *buffer, RecvFlags::DONTWAIT))?;
+        Ok(read)
+    }
+
+    /// Reads nothing: here is no way to do that without waiting.
+    #[cfg(not(unix))]
+    fn read_at_once(&self, _buffer: &mut [u8]) -> io::Result<usize> {
+        Err(io::ErrorKind::WouldBlock.into())
+    }
+
+    fn write(&self, bytes: &[u8]) -> io::Result<usize> {
         match self {
-            Self::Tcp(socket) => socket.write(bytes),
+            Self::Tcp(socket) => (&**socket).write(bytes),
             #[cfg(unix)]
-            Self::Unix(socket) => socket.write(bytes),
+            Self::Unix(socket) => (&**socket).write(bytes),
         }
     }
 }

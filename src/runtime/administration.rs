@@ -123,7 +123,7 @@ fn take(
     let owners = forced.into_iter().flat_map(|(_, owners, _)| owners).map(Owner::new);
     observe::forced(names, &owners.collect::<Vec<_>>());
     for round in &rounds {
-        round.wait_uninterrupted(plan.answer_by);
+        round.wait_uninterrupted(&mut None, plan.answer_by);
     }
     match rounds.iter().find(|round| !round.with(|forcing| forcing.is_told())) {
         None => Ok(()),

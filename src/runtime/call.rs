@@ -18,7 +18,7 @@ use crate::error::refusal::{Known, Ready};
 use crate::error::{Error, NodeFault};
 use crate::ident;
 use crate::kinds::contract::reservations::withdraw_request;
-use crate::node::Request;
+use crate::node::{Driven, Request};
 use crate::observe;
 use crate::random::random;
 use crate::runtime::claim::{Asked, Claim, Wanted};
@@ -44,6 +44,8 @@ struct Call<'a> {
     in_queue: Option<u64>,
     /// The caller's priority, while nodes may have reservations of it.
     reserves: Option<Priority>,
+    /// The nodes' connections, while the caller drives them itself.
+    driven: Option<Driven<'a>>,
     /// Left after what was tried has been given back.
     queued: QueuedCaller<'a>,
 }
@@ -68,6 +70,7 @@ pub(crate) fn acquire(
         suspensions: 0,
         in_queue: None,
         reserves: None,
+        driven: None,
         queued: coordinator.queues().enter(wanted, patience),
     };
     // Only now: what is there to be forgotten has to be found.
@@ -90,6 +93,7 @@ pub(crate) fn acquire(
         while let Some(action) = machine.poll_action() {
             match action {
                 Action::Granted(claim, grant) => {
+                    call.driven = None;
                     let faults = || claim.asked().faults(coordinator.nodes());
                     coordinator.note(grant.quorum, grant.started, faults);
                     if grant.basis == Basis::FirstNode {
@@ -103,6 +107,7 @@ pub(crate) fn acquire(
                     return handed_over.ok_or_else(|| call.refusal(Outcome::HELD));
                 }
                 Action::Refuse(outcome) => {
+                    call.driven = None;
                     return Err(call.refusal(outcome));
                 }
                 action => call.execute(action, &mut machine),
@@ -115,6 +120,9 @@ pub(crate) fn acquire(
 impl Call<'_> {
     fn execute(&mut self, action: Action<Claim>, machine: &mut Acquire<Claim>) {
         let Self { coordinator, wanted, .. } = *self;
+        if !matches!(action, Action::SawNumber(_)) {
+            self.hand_over();
+        }
         match action {
             Action::Look => {
                 let (place, hold) = self.queued.look();
@@ -146,7 +154,7 @@ impl Call<'_> {
             }
             Action::Ask(whom) => {
                 if let Some(claim) = machine.claim() {
-                    claim.ask(whom);
+                    self.driven = claim.ask(whom, coordinator.nodes());
                 }
             }
             Action::SawNumber(number) => coordinator.numbers().saw(&wanted.names, number),
@@ -188,6 +196,13 @@ impl Call<'_> {
         }
     }
 
+    /// The nodes' connections are the workers' again.
+    fn hand_over(&mut self) {
+        if let Some(mut driven) = self.driven.take() {
+            driven.hand_over();
+        }
+    }
+
     /// As what that caller stands in the queue of a fair lock.
     fn queued_text(&self, caller: u64) -> String {
         let label = self.coordinator.state().owner_label();
@@ -221,15 +236,22 @@ impl Call<'_> {
     fn wait(&mut self, machine: &mut Acquire<Claim>, interrupts: Interrupts<'_>) {
         let Some(until) = machine.poll_timeout() else { return };
         let waits_for = machine.waits_for();
+        if !matches!(waits_for, WaitsFor::Verdict | WaitsFor::Answers) {
+            self.hand_over();
+        }
         let woken = match (waits_for, machine.claim()) {
-            (WaitsFor::Verdict, Some(claim)) => claim.round().wait(until, interrupts),
+            (WaitsFor::Verdict, Some(claim)) => {
+                claim.round().wait_driving(&mut self.driven, until, interrupts)
+            }
             (WaitsFor::Confirmation, Some(claim)) => claim.wait_for_confirmation(until, interrupts),
             (WaitsFor::Queue, _) => self.queued.wait(until, interrupts),
             (WaitsFor::Releases, _) => match &self.waiter {
                 Some(waiter) => waiter.wait(until, interrupts),
                 None => interrupts.wait(&never(), until),
             },
-            (WaitsFor::Answers, Some(claim)) => claim.round().wait_for_answer(until, interrupts),
+            (WaitsFor::Answers, Some(claim)) => {
+                claim.round().wait_for_answer(&mut self.driven, until, interrupts)
+            }
             (WaitsFor::Clocks, _) => {
                 let (mutex, changed) = self.coordinator.set().first_heard();
                 let ready = |_: &mut ()| !self.waits_for_clocks();

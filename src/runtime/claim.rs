@@ -15,7 +15,7 @@ use crate::ident::Names;
 use crate::kinds::contract::kind::Kind;
 use crate::kinds::contract::reply;
 use crate::kinds::contract::requests::OwnerRequests;
-use crate::node::{Ask, Node, Request, Sink};
+use crate::node::{Ask, Driven, Node, Request, Sink};
 use crate::runtime::client_state::ClientState;
 use crate::runtime::fan_out::{Delivery, FanOut, Interrupts, Woken};
 use crate::terms::{ACCESS_LISTS, MIN_HOLD};
@@ -174,17 +174,19 @@ impl Claim {
         self.asked.clone()
     }
 
-    /// Asks those nodes for the lock.
-    pub(crate) fn ask(&mut self, whom: Whom) {
+    /// Asks those nodes for the lock. Returns their connections, if the caller drives them itself.
+    #[must_use]
+    pub(crate) fn ask<'a>(&mut self, whom: Whom, nodes: &'a [Node]) -> Option<Driven<'a>> {
         let ask = match self.request.take() {
             Some(request) => Ask::Taking(request),
             None => Ask::Taking(Arc::new(self.acquire_request())),
         };
         let asked = |node, _: &Node| whom.includes(node).then(|| ask.clone());
-        self.round().ask_some(self.nodes(), Delivery::AtOnce, asked);
+        let driven = self.round().ask_driving(nodes, asked);
         if let Ask::Taking(request) = ask {
             self.request = Some(request);
         }
+        driven
     }
 
     /// What is asked for a lock that is held so.
@@ -267,19 +269,23 @@ impl Claim {
         let cleanups = self.close(releases);
         if !cleanups.is_empty() {
             let request = Arc::new(self.requests(releases.class).release());
-            self.send_releases(&request, &cleanups, releases, sink);
+            self.send_releases(&request, &cleanups, releases, sink, &mut None);
         }
     }
 
-    /// Gives everything back, and has the answers counted. They go through what `sink` makes of the count.
+    /// Gives everything back, and has the answers counted. They go through what `sink` makes of the count. Returns the nodes'
+    /// connections as well, if the caller drives them itself.
     pub(crate) fn release_counted(
         &self,
         releases: &Releases,
         basis: Basis,
         sink: impl FnOnce(Arc<dyn Sink>) -> Arc<dyn Sink>,
-    ) -> Arc<FanOut<Release>> {
-        let cleanups = self.close(releases);
+    ) -> (Arc<FanOut<Release>>, Option<Driven<'_>>) {
         let nodes = self.nodes();
+        // Grants that a caller did not wait for tell more of the release.
+        let mut driven = Driven::of(nodes, |_| true);
+        driven.iter_mut().for_each(|driven| _ = driven.take_in());
+        let cleanups = self.close(releases);
         let round = FanOut::new(
             Release::new(nodes.len(), &cleanups, basis),
             reply::release,
@@ -288,11 +294,15 @@ impl Claim {
         round.expect(0..nodes.len());
         let request = Arc::new(self.requests(releases.class).release());
         let sink = sink(round.clone());
-        self.send_releases(&request, &cleanups, releases, Some(&sink));
+        self.send_releases(&request, &cleanups, releases, Some(&sink), &mut driven);
         for node in only_asked(nodes.len(), &cleanups) {
-            nodes[node].ask(Ask::Anyway(request.clone()), &round);
+            let ask = Ask::Anyway(request.clone());
+            match &mut driven {
+                Some(driven) => driven.ask(&nodes[node], ask, &round),
+                None => nodes[node].ask(ask, &round),
+            }
         }
-        round
+        (round, driven)
     }
 
     /// Too few nodes have confirmed `release` until `answer_by`.
@@ -326,6 +336,7 @@ impl Claim {
         cleanups: &[Cleanup],
         releases: &Releases,
         sink: Option<&Arc<dyn Sink>>,
+        driven: &mut Option<Driven<'_>>,
     ) {
         let &Releases { longest_ttl, kept, class, .. } = releases;
         let now = clock::now();
@@ -335,7 +346,11 @@ impl Claim {
             let special = self.requests(class).release_by(&plan, node.clock()).map(Arc::new);
             let request = special.as_ref().unwrap_or(request);
             let repetition = plan.repetition.map(Box::new);
-            node.release(request, sink.cloned(), plan.until, repetition);
+            let (sink, until) = (sink.cloned(), plan.until);
+            match driven {
+                Some(driven) => driven.release(node, request, sink, until, repetition),
+                None => node.release(request, sink, until, repetition),
+            }
         }
     }
 }

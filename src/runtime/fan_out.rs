@@ -12,7 +12,7 @@ use crate::core::link::Via;
 use crate::core::vote::{Ballot, Failure, Shared};
 use crate::error::NodeFault;
 use crate::kinds::contract::reply::Unexpected;
-use crate::node::{Answer, Ask, Node, Sink, Undelivered, Value};
+use crate::node::{Answer, Ask, Carried, Driven, Node, Sink, Undelivered, Value};
 
 /// The time between two looks of a caller that waits for nodes whether it was cancelled, at first and from then on. All but
 /// few answers are there before; and to wait for several things at once costs more than the rest of the wait, most of
@@ -115,6 +115,34 @@ impl Interrupts<'_> {
         }
     }
 
+    /// Drives connections until it is `ready`, or until something happens. `None`: there is nothing more to drive.
+    pub(crate) fn drive_until(
+        &self,
+        driven: &mut Driven<'_>,
+        until: Time,
+        mut ready: impl FnMut() -> bool,
+    ) -> Option<Woken> {
+        let mut turn = FIRST_CHECK;
+        loop {
+            if ready() {
+                return Some(Woken::Decided);
+            }
+            let Some(slice) = clock::slice(until) else {
+                // This thread may not have run for a while.
+                let is_ready = driven.take_in() && ready();
+                return Some(if is_ready { Woken::Decided } else { Woken::TimeUp });
+            };
+            match driven.carry_on(slice.min(turn)) {
+                Carried::Further => {}
+                Carried::Over => return ready().then_some(Woken::Decided),
+                Carried::Nothing => match self.poll() {
+                    Woken::TimeUp => turn = BETWEEN_CHECKS,
+                    interrupted => return Some(interrupted),
+                },
+            }
+        }
+    }
+
     /// Blocks until `until`, or until something happens.
     pub(crate) fn wait(&self, verdict: &Receiver<()>, until: Time) -> Woken {
         while let Some(slice) = clock::slice(until) {
@@ -156,6 +184,26 @@ impl<B: Ballot + 'static> FanOut<B> {
         self.ask_some(nodes, Delivery::AtOnce, |_, node| Some(ask(node)));
     }
 
+    /// The same; the caller drives the nodes' connections itself, if nobody else uses them.
+    #[must_use]
+    pub(crate) fn ask_driving<'a>(
+        self: &Arc<Self>,
+        nodes: &'a [Node],
+        ask: impl Fn(usize, &Node) -> Option<Ask>,
+    ) -> Option<Driven<'a>> {
+        let asks: Vec<_> = nodes.iter().enumerate().map(|(i, node)| ask(i, node)).collect();
+        self.expect((0..nodes.len()).filter(|node| asks[*node].is_some()));
+        let mut driven = Driven::of(nodes, |node| asks[node].is_some());
+        for (node, ask) in nodes.iter().zip(asks) {
+            match (ask, &mut driven) {
+                (None, _) => {}
+                (Some(ask), Some(driven)) => driven.ask(node, ask, self),
+                (Some(ask), None) => node.ask(ask, self),
+            }
+        }
+        driven
+    }
+
     /// Asks those nodes for which there is a request.
     pub(crate) fn ask_some(
         self: &Arc<Self>,
@@ -182,17 +230,48 @@ impl<B: Ballot + 'static> FanOut<B> {
 
     /// Waits until the ballot is decided, at most until `until`.
     pub(crate) fn wait(&self, until: Time, interrupts: Interrupts<'_>) -> Woken {
-        let mut state = self.state.lock();
-        interrupts.wait_until(&self.heard, &mut state, until, |state| state.told)
+        self.wait_driving(&mut None, until, interrupts)
+    }
+
+    /// The same, for a caller that drives those connections itself.
+    pub(crate) fn wait_driving(
+        &self,
+        driven: &mut Option<Driven<'_>>,
+        until: Time,
+        interrupts: Interrupts<'_>,
+    ) -> Woken {
+        self.wait_until(driven, until, interrupts, |state| state.told)
     }
 
     /// Waits until a further answer has come since the last look, at most until `until`.
-    pub(crate) fn wait_for_answer(&self, until: Time, interrupts: Interrupts<'_>) -> Woken {
-        let is_news = |state: &mut RoundState<B>| {
+    pub(crate) fn wait_for_answer(
+        &self,
+        driven: &mut Option<Driven<'_>>,
+        until: Time,
+        interrupts: Interrupts<'_>,
+    ) -> Woken {
+        self.wait_until(driven, until, interrupts, |state| {
             state.hears_out = true;
             std::mem::take(&mut state.is_news)
-        };
-        interrupts.wait_until(&self.heard, &mut self.state.lock(), until, is_news)
+        })
+    }
+
+    /// Waits until that is so; on connections that the caller drives itself, as far as that goes.
+    fn wait_until(
+        &self,
+        driven: &mut Option<Driven<'_>>,
+        until: Time,
+        interrupts: Interrupts<'_>,
+        mut ready: impl FnMut(&mut RoundState<B>) -> bool,
+    ) -> Woken {
+        if let Some(links) = driven {
+            let is_ready = || ready(&mut self.state.lock());
+            if let Some(woken) = interrupts.drive_until(links, until, is_ready) {
+                return woken;
+            }
+            links.hand_over();
+        }
+        interrupts.wait_until(&self.heard, &mut self.state.lock(), until, ready)
     }
 
     /// Has a ballot that was decided go on, if it wants to; the next verdict is told anew.
@@ -205,9 +284,9 @@ impl<B: Ballot + 'static> FanOut<B> {
     }
 
     /// Waits until the ballot is decided, at most until `until`, whatever else happens.
-    pub(crate) fn wait_uninterrupted(&self, until: Time) {
+    pub(crate) fn wait_uninterrupted(&self, driven: &mut Option<Driven<'_>>, until: Time) {
         let never = crossbeam_channel::never();
-        self.wait(until, Interrupts { cancel: &never, closed: &never });
+        self.wait_driving(driven, until, Interrupts { cancel: &never, closed: &never });
     }
 
     /// What was wrong with each node that was asked and gave no usable answer so far, out of the time

@@ -17,7 +17,7 @@ use crate::core::queue::QueueTicket;
 use crate::core::vote::{Attempt, Extension, Grant, ReleaseResult, Shared};
 use crate::error::{Error, ErrorKind, NodeFault};
 use crate::kinds::contract::reply;
-use crate::node::{Node, Sink};
+use crate::node::{Driven, Node, Sink};
 use crate::observe;
 use crate::process::ThreadNumber;
 use crate::runtime::fan_out::{Delivery, FanOut};
@@ -242,7 +242,7 @@ impl Held {
         loop {
             match (self.carry_on(&mut extension, Carrier::Holder), extension.round()) {
                 (ControlFlow::Continue(Awaited::Verdict(until)), Some(round)) => {
-                    round.wait_uninterrupted(until);
+                    round.wait_uninterrupted(&mut None, until);
                 }
                 (ControlFlow::Continue(awaited), _) => {
                     clock::poll(awaited.until(), || !extension.awaits_answers());
@@ -418,7 +418,10 @@ impl Held {
 
     /// Does what the machine says. Returns what came of it; `None`: callbacks about a loss are to be called before it goes
     /// on.
+    #[allow(clippy::significant_drop_tightening, reason = "they are let go with the last answer")]
     fn carry_out(self: &Arc<Self>, ending: &mut Ending<'_>) -> Option<GivenBack> {
+        // The nodes' connections, while the holder drives them itself.
+        let mut driven = None;
         loop {
             match ending.machine.poll() {
                 GiveBackStep::HandOver => {
@@ -428,16 +431,19 @@ impl Held {
                 GiveBackStep::Leave => self.leave(ending),
                 GiveBackStep::LookAtLease => self.check_again(),
                 GiveBackStep::TellDowngrade => self.local_waiters.downgraded(),
-                GiveBackStep::SendReleases(releases) => self.send_releases(ending, releases),
+                GiveBackStep::SendReleases(releases) => {
+                    driven = self.send_releases(ending, releases)
+                }
                 GiveBackStep::TellQueue { lost } => {
                     self.local_waiters.gone(self.claim.owner(), lost);
                 }
                 GiveBackStep::AwaitRelease(within) => {
                     ending.answer_by = clock::now().after(within);
                     let result = ending.release.as_ref().map(|release| {
-                        release.wait_uninterrupted(ending.answer_by);
+                        release.wait_uninterrupted(&mut driven, ending.answer_by);
                         release.with(|release| release.result())
                     });
+                    driven = None;
                     ending.machine.handle_released(result.unwrap_or(ReleaseResult::Unconfirmed));
                 }
                 GiveBackStep::TellLoss(reason) => match ending.leaving {
@@ -489,16 +495,20 @@ impl Held {
         }
     }
 
-    fn send_releases(&self, ending: &mut Ending<'_>, releases: Releases) {
+    /// Returns the nodes' connections, if the holder drives them itself.
+    fn send_releases(&self, ending: &mut Ending<'_>, releases: Releases) -> Option<Driven<'_>> {
         let claim = &self.claim;
         match releases.answers {
             Answers::Unheard => claim.release(&releases, None),
             Answers::OfOthers => claim.release(&releases, Some(&self.contention_sink(None))),
             Answers::Counted(basis) => {
                 let sink = |round| self.contention_sink(Some(round));
-                ending.release = Some(claim.release_counted(&releases, basis, sink));
+                let (release, driven) = claim.release_counted(&releases, basis, sink);
+                ending.release = Some(release);
+                return driven;
             }
         }
+        None
     }
 
     /// Those holders get their messages about the loss, and what they want called is called. Not here, since the holder
@@ -572,24 +582,6 @@ impl Held {
             told: reply::told,
             inner,
         })
-    }
-}
-
-#[cfg(all(test, feature = "embedded"))]
-impl Held {
-    /// What is to be done about the lock.
-    pub(crate) fn due(&self) -> Due {
-        self.state().lock.due(clock::now())
-    }
-
-    /// The next renewal is due.
-    pub(crate) fn make_due(&self) {
-        self.state().lock.make_due();
-    }
-
-    /// As after a suspension of this machine that nobody has noticed yet.
-    pub(crate) fn suspend(&self) {
-        self.state().lock.handle_suspended();
     }
 }
 

@@ -348,6 +348,9 @@ impl Worker {
         loop {
             let now = cx.now();
             let mut next = Step::End;
+            if self.link.is_release_due(now) {
+                self.submit();
+            }
             self.tell(cx, |link, around| next = link.poll(now, around));
             let before = std::mem::replace(&mut self.step, next);
             match next {

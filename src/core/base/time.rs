@@ -28,4 +28,9 @@ impl Time {
     pub(crate) const fn since(self, earlier: Self) -> Duration {
         self.0.saturating_sub(earlier.0)
     }
+
+    /// Returns the microseconds since the clock's start.
+    pub(crate) fn in_us(self) -> u64 {
+        u64::try_from(self.0.as_micros()).unwrap_or(u64::MAX)
+    }
 }

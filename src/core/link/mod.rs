@@ -185,6 +185,33 @@ impl<R: Request, Q> Link<R, Q> {
         }
     }
 
+    /// Returns true if nothing is on its way, and nothing else is to be done first.
+    pub(crate) fn is_calm(&self) -> bool {
+        matches!(self.phase, Phase::Open)
+    }
+
+    /// Returns true if a request that is submitted now goes out at once, or behind the answers to what is on its way, and no release
+    /// that is kept goes out with it.
+    pub(crate) fn can_be_driven(&self, now: Time) -> bool {
+        let is_fine = match &self.phase {
+            Phase::Open => true,
+            Phase::Asking { is_written, .. } => *is_written,
+            Phase::Exchanging(exchange) => exchange.is_written,
+            _ => false,
+        };
+        is_fine && self.is_up() && !self.has_unsent() && !self.pending.is_due(now)
+    }
+
+    /// Returns true if a release that is kept goes out with the next write, which may be at once.
+    pub(crate) fn is_release_due(&self, now: Time) -> bool {
+        self.pending.is_due(now)
+    }
+
+    /// Returns true if a request waits for what is on its way.
+    pub(crate) fn has_unsent(&self) -> bool {
+        !self.waiting.is_empty() || self.again.is_some()
+    }
+
     /// A request is to go to the node.
     pub(crate) fn submit(&mut self, job: Job<R>) {
         self.waiting.push_back(job);

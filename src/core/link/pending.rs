@@ -100,6 +100,11 @@ impl<R: Request> PendingReleases<R> {
         taken
     }
 
+    /// Returns true if any is to go out now.
+    pub(super) fn is_due(&self, now: Time) -> bool {
+        !self.undelivered.is_empty() || self.next_due().is_some_and(|due| due <= now)
+    }
+
     /// Returns when the next one is due that is told again.
     pub(super) fn next_due(&self) -> Option<Time> {
         let first = |told: &Due<R>| told.first_key_value().map(|(it, _)| it.0);

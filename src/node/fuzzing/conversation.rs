@@ -1,4 +1,4 @@
-//! A worker's whole conversation with a server that answers whatever it wants.
+//! A driver's whole conversation with a server that answers whatever it wants.
 
 use std::io::Write;
 use std::net::Shutdown;
@@ -9,18 +9,16 @@ use std::time::Duration;
 
 use super::super::address::Address;
 use super::super::connection::Connection;
+use super::super::driver::{Driver, Shared};
 use super::super::job::{self, Answer, Ask, Job, Sink};
 use super::super::listening::Listening;
 use super::super::request::{Part, Request, Script, Value};
 use super::super::set::NodeSet;
 use super::super::status::Status;
-use super::super::surroundings::Asks;
 use super::super::wire::Wire;
-use super::super::worker::{Shared, Worker};
 use super::fine_fault;
-use crate::clock;
 use crate::core::admission::Configuration;
-use crate::core::link::{Link, Purpose, Release, Step, Via};
+use crate::core::link::{Purpose, Release, Via};
 
 /// What nobody waits for: a server that has said all is closed.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -33,40 +31,32 @@ static BATCHED: Script = Script::batched("return 1", "acquire", &BATCH);
 static ALONE: Script = Script::new("return 1");
 
 /// What a server says that is one, to a client without a password.
-const HANDSHAKE: &[u8] = b"+PONG\r\n*2\r\n$10\r\n1700000000\r\n$1\r\n0\r\n\
+pub(in super::super) const HANDSHAKE: &[u8] = b"+PONG\r\n*2\r\n$10\r\n1700000000\r\n$1\r\n0\r\n\
     $37\r\nredis_version:7.0.15\r\nrun_id:aaaaaa\r\n\r\n$2\r\n\r\n\r\n$2\r\n\r\n\r\n:7\r\n";
 
-/// A worker logs in, probes the node, and carries jobs, and the server's answers are all of these bytes:
+/// A driver logs in, probes the node, and carries jobs, and the server's answers are all of these bytes:
 /// it comes to an end, and each job is answered once. The first byte says how it begins.
 pub fn conversation(data: &[u8]) {
     let Some((begins, answers)) = data.split_first() else { return };
     let url = ["unix:///nowhere/at/all", "unix:///nowhere/at/all?pass=secret&db=1"];
     let address = address(url[usize::from(begins >> 1 & 1)]);
-    let mut worker = worker(&address, begins >> 2 & 1 == 1);
+    let mut driver = driver(&address, begins >> 2 & 1 == 1);
     let Some((connection, _server)) = connected(&address, begins & 1 == 1, answers) else {
         return;
     };
-    worker.connected(Ok(connection));
-    carry_on(&mut worker);
-    if !worker.is_up {
+    driver.connected(Ok(connection));
+    driver.work();
+    if !driver.is_up {
         return;
     }
     let asked: Vec<_> = (0..7).map(|_| Arc::<Asked>::default()).collect();
-    asked.iter().enumerate().for_each(|(i, asked)| worker.link.submit(job(i, asked)));
-    carry_on(&mut worker);
-    if let Some(fault) = worker.shared.status.fault() {
+    asked.iter().enumerate().for_each(|(i, asked)| driver.link.submit(job(i, asked)));
+    driver.work();
+    if let Some(fault) = driver.shared.status.fault() {
         fine_fault(&fault, &address);
     }
     for asked in asked {
         assert_eq!(asked.answers.load(Ordering::SeqCst), 1, "each is answered once");
-    }
-}
-
-/// Until there is nothing to do at once.
-fn carry_on(worker: &mut Worker) {
-    let mut step = worker.poll();
-    while !matches!(step, Step::Wait(_) | Step::End) {
-        step = worker.carry_out(step);
     }
 }
 
@@ -112,7 +102,7 @@ fn connected(address: &Address, good: bool, answers: &[u8]) -> Option<(Connectio
 }
 
 /// The first one of three nodes.
-fn worker(address: &Address, quarantine: bool) -> Worker {
+fn driver(address: &Address, quarantine: bool) -> Driver {
     let names: Arc<[Arc<str>]> =
         [address.shown().as_ref(), "redis://b", "redis://c"].map(Arc::from).into();
     let configuration = Configuration {
@@ -124,20 +114,8 @@ fn worker(address: &Address, quarantine: bool) -> Worker {
         index: None,
     };
     let set = NodeSet::new(b"mark".to_vec(), &names, &configuration, false);
-    Worker {
-        node: 0,
-        address: address.clone(),
-        timeout: TIMEOUT,
-        mailbox: set.mailbox(0).clone(),
-        shared: Arc::new(Shared::new(Status::new(address.shown().clone(), TIMEOUT))),
-        set,
-        confirmer: None,
-        link: Link::new(TIMEOUT, false),
-        connection: None,
-        is_up: false,
-        sent: clock::now(),
-        asks: Asks::Probe,
-    }
+    let shared = Arc::new(Shared::new(Status::new(address.shown().clone(), TIMEOUT)));
+    Driver::new(0, (address.clone(), TIMEOUT), shared, set, None)
 }
 
 fn job(i: usize, asked: &Arc<Asked>) -> Job {

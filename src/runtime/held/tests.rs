@@ -37,6 +37,23 @@ pub(crate) fn wanted(name: &str, ttl: Duration) -> Wanted {
     Wanted { kind: EXCLUSIVE, names, terms, permits: None }
 }
 
+impl Held {
+    /// What is to be done about the lock.
+    pub(crate) fn due(&self) -> Due {
+        self.state().lock.due(clock::now())
+    }
+
+    /// The next renewal is due.
+    pub(crate) fn make_due(&self) {
+        self.state().lock.make_due();
+    }
+
+    /// As after a suspension of this machine that nobody has noticed yet.
+    pub(crate) fn suspend(&self) {
+        self.state().lock.handle_suspended();
+    }
+}
+
 /// The threads of the process that want the lock. When the queue is told that the lease is gone, one of them asks the
 /// nodes at once, and the test is told whether it was granted the lock.
 struct AskAtOnce {
@@ -50,10 +67,14 @@ impl LocalWaiters for AskAtOnce {
     }
 
     fn gone(&self, _: &str, _: bool) {
-        let next =
-            call::acquire(self.locks.coordinator(), &wanted(NAME, LIMIT), Patience::Once, None);
-        let granted = next.optional().expect("the nodes are healthy").is_some();
-        self.granted.send(granted).expect("the test waits for it");
+        let (locks, granted) = (self.locks.clone(), self.granted.clone());
+        let asks = move || {
+            let wanted = wanted(NAME, LIMIT);
+            let next = call::acquire(locks.coordinator(), &wanted, Patience::Once, None);
+            let is_granted = next.optional().expect("the nodes are healthy").is_some();
+            granted.send(is_granted).expect("the test waits for it");
+        };
+        clock::spawn("next".to_owned(), asks).expect("there are threads");
     }
 
     fn downgraded(&self) {}
@@ -82,7 +103,7 @@ pub(crate) fn hold_before(
         permits: crate::core::vote::Permits::default(),
     };
     let mut claim = Claim::new(state, wanted, begin, suspensions);
-    claim.ask(Whom::All);
+    drop(claim.ask(Whom::All, state.nodes()));
     let round = claim.round().clone();
     let answered = || round.with(|attempt| !attempt.awaits_answers());
     assert!(clock::poll(now.after(LIMIT), answered), "the nodes are healthy");

@@ -42,6 +42,7 @@ const EXCEPTIONS: &[(&str, Terms)] = &[
     ("soak", terms(Class::Measures, 3, 120)),
     ("used_names", terms(Class::Measures, 1, 60)),
     ("no_thread_per_lock", terms(Class::Measures, 1, 15)),
+    ("own_thread", terms(Class::Measures, 1, 5)),
     ("endless_replies", terms(Class::Measures, 2, 15)),
     ("refused_connections", terms(Class::Measures, 1, 5)),
     // How often callers are served, and how soon.

@@ -1,0 +1,49 @@
+//! Ends a worker's wait for an answer.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::wire::Socket;
+
+/// A file descriptor that can be waited for beside a socket.
+pub(super) struct Bell {
+    rings: OwnedFd,
+    /// The other end, where it has two.
+    hears: Option<OwnedFd>,
+}
+
+impl Bell {
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    pub(super) fn new() -> io::Result<Self> {
+        use rustix::event::{EventfdFlags, eventfd};
+        let rings = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Self { rings, hears: None })
+    }
+
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    pub(super) fn new() -> io::Result<Self> {
+        let (rings, hears) = std::os::unix::net::UnixStream::pair()?;
+        rings.set_nonblocking(true)?;
+        hears.set_nonblocking(true)?;
+        Ok(Self { rings: rings.into(), hears: Some(hears.into()) })
+    }
+
+    /// The wait that goes on, or else the next one, ends. If there is no room for one more ring, none was heard yet.
+    pub(super) fn ring(&self) {
+        let _ = rustix::io::write(&self.rings, &1_u64.to_ne_bytes());
+    }
+
+    /// Waits until the socket has something to be read, or until it rings, for `at_most`. It may end earlier, as with a signal.
+    pub(super) fn wait(&self, socket: &Socket, at_most: Duration) {
+        let hears = self.hears.as_ref().unwrap_or(&self.rings);
+        let mut both = [PollFd::new(socket, PollFlags::IN), PollFd::new(hears, PollFlags::IN)];
+        let at_most = Timespec::try_from(at_most).ok();
+        let ended = poll(&mut both, at_most.as_ref());
+        if ended.is_ok() && !both[1].revents().is_empty() {
+            let _ = rustix::io::read(hears, &mut [0; 64]);
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! The connections that a caller drives itself, for one request to each node. It writes to all nodes and reads their answers on
+//! its own thread: no thread is woken between its call and the verdict.
+//!
+//! It does so only while it is alone: nobody else drives any of them, and nothing waits in front of them. Whatever goes beyond one
+//! write and its answers is left to the nodes' workers, which are woken for it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::MutexGuard;
+
+use super::driver::{Driver, Progress};
+use super::handle::Node;
+use super::job::{Ask, Job, Sink};
+use super::request::Request;
+use super::set::NodeSet;
+use crate::clock;
+use crate::core::base::Time;
+use crate::core::link::Repetition;
+
+/// So long a caller waits for nodes whose connections it drives, while it has asked others by their workers. Then it leaves all of
+/// them to the workers.
+const BESIDES: Duration = Duration::from_millis(1);
+
+/// The time for which a caller looks for answers before it sleeps.
+const LOOK: Duration = Duration::from_micros(80);
+
+/// A caller that asks the nodes and waits for them, and the connections that it drives itself. Dropping it leaves answers that are
+/// still on their way to the next caller, or to the workers a moment later.
+pub(crate) struct Driven<'a> {
+    caller: Caller<'a>,
+    links: Vec<DrivenLink<'a>>,
+    /// Other nodes' workers were asked as well, and the caller does not hear at once what these answer.
+    others_asked: bool,
+    /// It counts as one that drives connections.
+    drives: bool,
+}
+
+/// Counts itself while it lives.
+struct Caller<'a>(&'a NodeSet);
+
+struct DrivenLink<'a> {
+    node: &'a Node,
+    driver: MutexGuard<'a, Driver>,
+    progress: Progress,
+}
+
+/// What has become of driven connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Carried {
+    /// Something has come.
+    Further,
+    /// Nothing has come in that time.
+    Nothing,
+    /// There is nothing more to drive here: all is answered, or is for the workers.
+    Over,
+}
+
+impl<'a> Driven<'a> {
+    /// Takes the connections of those `nodes` that are meant, as far as they are not in use, if the caller is alone. `None` without
+    /// nodes.
+    pub(crate) fn of(nodes: &'a [Node], is_meant: impl Fn(usize) -> bool) -> Option<Self> {
+        let set = nodes.first()?.set();
+        let is_alone = set.caller_comes();
+        let (caller, links) = (Caller(set), Vec::new());
+        let mut driven = Self { caller, links, others_asked: false, drives: false };
+        if !cfg!(unix) || !is_alone {
+            return Some(driven);
+        }
+        set.driver_comes();
+        driven.drives = true;
+        for (_, node) in nodes.iter().enumerate().filter(|(i, _)| is_meant(*i)) {
+            match node.try_drive() {
+                Some(driver) => {
+                    driven.links.push(DrivenLink { node, driver, progress: Progress::Rests });
+                }
+                None => driven.others_asked |= node.may_answer(),
+            }
+        }
+        Some(driven)
+    }
+
+    /// Asks a node, over its own connection if that was taken.
+    pub(crate) fn ask(&mut self, node: &Node, ask: Ask, sink: &Arc<impl Sink + 'static>) {
+        match self.links.iter_mut().find(|link| std::ptr::eq(link.node, node)) {
+            Some(link) => link.submit(ask.into_job(node.index(), sink.clone())),
+            None => node.ask(ask, sink),
+        }
+    }
+
+    /// Has a node forget a lock, over its own connection if that was taken: see [`Node::release`].
+    pub(crate) fn release(
+        &mut self,
+        node: &Node,
+        request: &Arc<Request>,
+        sink: Option<Arc<dyn Sink>>,
+        until: Option<Time>,
+        repetition: Option<Box<Repetition>>,
+    ) {
+        match self.links.iter_mut().find(|link| std::ptr::eq(link.node, node)) {
+            Some(link) => link.submit(node.release_job(request, sink, until, repetition)),
+            None => node.release(request, sink, until, repetition),
+        }
+    }
+
+    /// Hands the connections to the workers at once. The caller still waits for the answers.
+    pub(crate) fn hand_over(&mut self) {
+        self.let_go(|link| link.progress != Progress::Rests);
+    }
+
+    /// Lets go of the connections, and wakes the workers of those of which that is so.
+    fn let_go(&mut self, is_needed: impl Fn(&mut DrivenLink<'a>) -> bool) {
+        for mut link in self.links.drain(..) {
+            let is_needed = is_needed(&mut link);
+            link.let_go(is_needed);
+        }
+        if std::mem::take(&mut self.drives) {
+            self.caller.0.driver_leaves();
+        }
+    }
+
+    /// Takes in what has come. Returns true if that was anything.
+    pub(crate) fn take_in(&mut self) -> bool {
+        self.links.iter_mut().fold(false, |come, link| link.advance() | come)
+    }
+
+    /// Takes in what comes, once, for `at_most`.
+    pub(crate) fn carry_on(&mut self, at_most: Duration) -> Carried {
+        let rests = |link: &mut DrivenLink<'_>| link.progress == Progress::Rests;
+        for mut link in self.links.extract_if(.., rests) {
+            link.driver.leave(Progress::Rests);
+            link.let_go(false);
+        }
+        let mut at_most = at_most;
+        for link in &self.links {
+            match link.progress {
+                Progress::Reads(deadline) => at_most = at_most.min(deadline.since(clock::now())),
+                Progress::Rests | Progress::Other => return Carried::Over,
+            }
+        }
+        if self.links.is_empty() {
+            return Carried::Over;
+        }
+        if at_most.is_zero() {
+            // This thread may not have run for a while.
+            return if self.take_in() { Carried::Further } else { Carried::Over };
+        }
+        if self.looks() {
+            return Carried::Further;
+        }
+        if self.others_asked {
+            at_most = at_most.min(BESIDES);
+        }
+        let mut carried = if self.others_asked { Carried::Over } else { Carried::Nothing };
+        let ready = readable(&self.links, at_most);
+        for (link, _) in self.links.iter_mut().zip(ready).filter(|(_, is_ready)| *is_ready) {
+            if link.advance() {
+                carried = Carried::Further;
+            }
+        }
+        carried
+    }
+
+    /// Looks for answers for a moment, before the thread sleeps: to sleep and to be woken takes longer than a server nearby. Where
+    /// that is seldom of use, it is seldom done. Returns true if one has come.
+    fn looks(&mut self) -> bool {
+        let set = self.caller.0;
+        if !set.looks.is_worth_it() {
+            return false;
+        }
+        let until = clock::now().after(LOOK);
+        loop {
+            let come = self.take_in();
+            let now = clock::now();
+            if come || until <= now {
+                // Another thread may have run meanwhile, for as long as it wanted.
+                set.looks.note(come && now < until.after(LOOK));
+                return come;
+            }
+            // A server may be about to run on this processor.
+            clock::yield_now();
+        }
+    }
+}
+
+impl Drop for Caller<'_> {
+    fn drop(&mut self) {
+        self.0.caller_leaves();
+    }
+}
+
+impl Drop for Driven<'_> {
+    fn drop(&mut self) {
+        self.let_go(|link| link.driver.leave(link.progress));
+    }
+}
+
+impl DrivenLink<'_> {
+    fn let_go(self, is_needed: bool) {
+        let Self { node, driver, .. } = self;
+        drop(driver);
+        node.left(is_needed);
+    }
+
+    fn submit(&mut self, job: Job) {
+        self.progress = self.driver.submit(job);
+    }
+
+    /// Takes in what has come. Returns true if that was anything.
+    fn advance(&mut self) -> bool {
+        let progress = self.driver.advance();
+        self.progress = progress.unwrap_or(self.progress);
+        progress.is_some()
+    }
+}
+
+/// Waits until one of the connections has something to be read, for `at_most`. Returns which of them have.
+#[cfg(unix)]
+fn readable(links: &[DrivenLink<'_>], at_most: Duration) -> Vec<bool> {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let mut sockets = Vec::with_capacity(links.len());
+    for link in links {
+        sockets.extend(link.driver.socket().map(|socket| PollFd::new(socket, PollFlags::IN)));
+    }
+    let at_most = Timespec::try_from(at_most).ok();
+    // An error, as of a signal, is like a wait that was in vain.
+    match poll(&mut sockets, at_most.as_ref()) {
+        Ok(_) => sockets.iter().map(|socket| !socket.revents().is_empty()).collect(),
+        Err(_) => Vec::new(),
+    }
+}
+
+/// Here no caller drives a connection.
+#[cfg(not(unix))]
+fn readable(_links: &[DrivenLink<'_>], _at_most: Duration) -> Vec<bool> {
+    Vec::new()
+}
