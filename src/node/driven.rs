@@ -18,8 +18,8 @@ use crate::clock;
 use crate::core::base::Time;
 use crate::core::link::Repetition;
 
-/// So long a caller waits for nodes whose connections it drives, while it has asked others by their workers. Then it leaves all of
-/// them to the workers.
+/// The longest that a caller waits for nodes whose connections it drives, while it has asked others by their workers. Then it
+/// leaves all of them to the workers.
 const BESIDES: Duration = Duration::from_millis(1);
 
 /// The time for which a caller looks for answers before it sleeps.
@@ -45,7 +45,7 @@ struct DrivenLink<'a> {
     progress: Progress,
 }
 
-/// What has become of driven connections.
+/// The outcome of one pass over driven connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Carried {
     /// Something has come.

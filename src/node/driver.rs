@@ -81,7 +81,7 @@ impl Shared {
     }
 }
 
-/// What the worker does next.
+/// The worker's next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
     /// Nothing, until then or until something is asked.

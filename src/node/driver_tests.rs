@@ -19,7 +19,7 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 
 static ECHO: Script = Script::new("return 1");
 
-/// What a server says to a script that answers so, and to the question for its clock.
+/// A server's words to a script that answers so, and to the question for its clock.
 fn says(answer: u32) -> Vec<u8> {
     format!(":{answer}\r\n*2\r\n$10\r\n1700000000\r\n$1\r\n0\r\n").into_bytes()
 }
@@ -90,7 +90,7 @@ impl Played {
         self.driver.submit(job)
     }
 
-    /// What the server has got since it looked last.
+    /// The bytes that the server has got since it looked last.
     fn written(&mut self) -> String {
         self.server.set_nonblocking(true).expect("a socket");
         let mut bytes = [0; 65_536];

@@ -130,7 +130,7 @@ impl Node {
         self.set.waits_for_a_try(self.index) || self.shared.status.is_not_down()
     }
 
-    /// What is known of all nodes.
+    /// The client's knowledge of all nodes.
     pub(super) const fn set(&self) -> &Arc<NodeSet> {
         &self.set
     }
@@ -178,7 +178,7 @@ impl Node {
         self.deliver(request, sink, until, repetition, Some(0));
     }
 
-    /// What [`release`](Self::release) sends.
+    /// The request that [`release`](Self::release) sends.
     pub(super) fn release_job(
         &self,
         request: &Arc<Request>,

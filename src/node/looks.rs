@@ -1,14 +1,14 @@
-//! Whether callers look for answers before they sleep: as far as that has been of use.
+//! The use of looking for answers before a caller sleeps: as far as it has been of any.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// What a look that has found something adds, and one that was in vain takes away. Half of them have to be of use.
+/// The credit that a look earns if it has found something, and costs if it was in vain. Half of them have to be of use.
 const STEP: u32 = 2;
 
-/// The most that is to be taken away.
+/// The most credit.
 const MOST: u32 = 16;
 
-/// Where looks are not worth it, one is made each so many waits: it may have changed.
+/// One look is made each so many waits where they are not worth it: that may have changed.
 const NOW_AND_THEN: u32 = 64;
 
 /// Looks are worth it while `credit` is left.
