@@ -12,7 +12,7 @@ use support::{Servers, wait_until};
 const LOCKS: u64 = 300;
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// How often the nodes' workers have waited so far.
+/// The number of waits of the nodes' workers so far.
 fn waits_of_workers() -> u64 {
     let tasks = fs::read_dir("/proc/self/task").expect("this is Linux");
     let waits = tasks.filter_map(|task| {
@@ -33,7 +33,7 @@ fn a_caller_that_is_alone_wakes_the_workers_seldom() {
     let builder = fresh(servers.urls()).node_timeout(Duration::from_secs(5));
     let locks = builder.build().expect("the settings are valid");
     wait_connected(&locks);
-    // What a client does at first, or a worker on a busy machine is late with, may take some tries.
+    // Some tries may meet the start of the client, or a worker that is late on a busy machine.
     wait_until("the workers are left alone", LIMIT, || {
         let before = waits_of_workers();
         for i in 0..LOCKS {

@@ -25,7 +25,7 @@ use crate::core::link::{
 use crate::error::NodeFault;
 use crate::observe;
 
-/// For so long answers that a caller does not need any more are left to the next one. Nobody is woken for them meanwhile.
+/// The time for which answers that a caller does not need any more are left to the next one. Nobody is woken for them meanwhile.
 pub(super) const LEFT: Duration = Duration::from_millis(5);
 
 /// A caller writes so many requests along with its own that have waited for the worker, and so many bytes in all. A socket on which
@@ -36,10 +36,10 @@ const MOST_AT_ONCE: usize = 6 * 1024;
 /// About as many bytes as a call has.
 const A_CALL: usize = 400;
 
-/// What a worker shares with the handle of its node.
+/// The state that a driver shares with the handle of its node.
 pub(super) struct Shared {
     pub(super) status: Status,
-    /// How many releases the node has not answered: in the mailbox, written or kept.
+    /// The number of releases that the node has not answered: in the mailbox, written or kept.
     pub(super) untold: Arc<AtomicUsize>,
     /// The number of releases that are kept, since the node could not be told or has refused them.
     pub(super) kept: AtomicUsize,
@@ -111,7 +111,7 @@ pub(super) struct Driver {
     pub(super) timeout: Duration,
     mailbox: Arc<Mailbox>,
     pub(super) shared: Arc<Shared>,
-    /// What is known of all nodes.
+    /// The client's knowledge of all nodes.
     pub(super) set: Arc<NodeSet>,
     /// Takes the grants that count once they are replicated.
     confirmer: Option<Sender<Unreplicated>>,
@@ -208,7 +208,7 @@ impl Driver {
 
     /// Returns true if a caller may take the connection while an answer is on its way.
     fn is_shared(&self) -> bool {
-        self.mailbox.has_bell() && self.confirmer.is_none() && self.is_up && !self.set.is_crowded()
+        self.mailbox.has_waker() && self.confirmer.is_none() && self.is_up && !self.set.is_crowded()
     }
 
     fn carry_out(&mut self, step: Step) -> Result<(), Broken> {
@@ -461,7 +461,7 @@ impl Driver {
     pub(super) fn submit(&mut self, job: Job) -> Progress {
         self.left_until = None;
         self.link.submit(job);
-        // What was asked before may be answered by now.
+        // Earlier requests may be answered by now.
         self.advance().unwrap_or_else(|| {
             let step = self.poll();
             self.progress(step)

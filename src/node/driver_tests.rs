@@ -68,7 +68,7 @@ impl Played {
         let wire = Wire::of_pair(ours, TIMEOUT).expect("without TLS");
         let connection = Connection::over(wire, &address, TIMEOUT).expect("a good server");
         let mailbox = set.mailbox(0).clone();
-        mailbox.hang_bell();
+        mailbox.make_waker();
         let mut driver = Driver::new(0, (address, TIMEOUT), shared, set, None);
         driver.connected(Ok(connection));
         let mut played = Self { driver, mailbox, server, caller: Arc::default() };
@@ -204,6 +204,42 @@ fn what_has_waited_for_the_worker_goes_out_first() {
     }
     assert!(!played.driver.can_be_driven());
     assert_eq!(played.mailbox.wait(Duration::ZERO), Found::Something, "it is the worker's");
+}
+
+#[test]
+fn an_answer_that_others_wait_for_is_not_left() {
+    let mut played = Played::new();
+    let job = played.job("renewal");
+    assert!(played.mailbox.put(job).is_ok());
+    assert!(played.driver.can_be_driven());
+    let progress = played.submit("one");
+    assert!(matches!(progress, Progress::Reads(_)));
+    assert!(played.driver.leave(progress), "the worker is woken");
+}
+
+#[test]
+fn the_end_of_a_client_does_not_wait_for_answers_that_were_left() {
+    let mut played = Played::new();
+    let progress = played.submit("one");
+    assert!(!played.driver.leave(progress));
+    played.driver.left_until = Some(clock::now().after(TIMEOUT));
+    played.answers(&says(1));
+    assert!(matches!(played.driver.work(), Next::Rest(_)));
+    assert!(played.heard().is_empty(), "the next caller has its time");
+    played.driver.shared.hurries.store(true, Ordering::Relaxed);
+    assert!(matches!(played.driver.work(), Next::Rest(_)));
+    assert_eq!(played.heard(), [Some(1)]);
+}
+
+#[test]
+fn a_message_that_answers_nothing_is_no_answer() {
+    let mut played = Played::new();
+    played.submit("one");
+    played.answers(b">2\r\n+invalidate\r\n+key\r\n");
+    assert!(played.driver.advance().is_none());
+    played.answers(&says(1));
+    assert_eq!(played.driver.advance(), Some(Progress::Rests));
+    assert_eq!(played.heard(), [Some(1)]);
 }
 
 /// Else renewals would wait for as long as releases are due, one after the other.

@@ -84,7 +84,7 @@ impl Node {
         let at = (address.clone(), timeout);
         let driver = Driver::new(index, at, shared.clone(), set.clone(), confirmer);
         let driver = Arc::new(Mutex::new(driver));
-        mailbox.hang_bell();
+        mailbox.make_waker();
         let worker = Worker {
             driver: driver.clone(),
             mailbox: mailbox.clone(),

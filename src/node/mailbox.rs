@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-#[cfg(unix)]
-use super::bell::Bell;
 use super::job::Job;
+#[cfg(unix)]
+use super::waker::Waker;
 use super::wire::Socket;
 use crate::core::base::give_room_back;
 
@@ -30,7 +30,7 @@ pub(super) struct Mailbox {
     filled: Condvar,
     /// Ends the worker's wait for an answer. Without it, nothing ends that but the answer.
     #[cfg(unix)]
-    bell: OnceLock<Bell>,
+    waker: OnceLock<Waker>,
 }
 
 #[derive(Default)]
@@ -140,20 +140,20 @@ impl Mailbox {
 
     /// From now on the worker can wait for an answer and for what is sent, if the process may have one more file descriptor.
     #[cfg(unix)]
-    pub(super) fn hang_bell(&self) {
-        if let Ok(bell) = Bell::new() {
-            self.bell.get_or_init(|| bell);
+    pub(super) fn make_waker(&self) {
+        if let Ok(waker) = Waker::new() {
+            self.waker.get_or_init(|| waker);
         }
     }
 
     /// Here the worker waits for an answer alone.
     #[cfg(not(unix))]
-    pub(super) fn hang_bell(&self) {}
+    pub(super) fn make_waker(&self) {}
 
     /// Returns true if the worker can wait for an answer and for what is sent.
-    pub(super) fn has_bell(&self) -> bool {
+    pub(super) fn has_waker(&self) -> bool {
         #[cfg(unix)]
-        return self.bell.get().is_some();
+        return self.waker.get().is_some();
         #[cfg(not(unix))]
         return false;
     }
@@ -163,10 +163,10 @@ impl Mailbox {
     #[cfg(unix)]
     pub(super) fn wait_for_answer(&self, socket: &Socket, at_most: Duration) -> Found {
         let mut state = self.state.lock();
-        if let (false, Some(bell)) = (std::mem::take(&mut state.is_news), self.bell.get()) {
+        if let (false, Some(waker)) = (std::mem::take(&mut state.is_news), self.waker.get()) {
             state.asleep = Some(Asleep::Reading { was_taken: false });
             drop(state);
-            bell.wait(socket, at_most);
+            waker.wait(socket, at_most);
             state = self.state.lock();
             state.asleep = None;
         }
@@ -247,7 +247,7 @@ impl Mailbox {
                 self.filled.notify_one();
             }
             #[cfg(unix)]
-            Some(Asleep::Reading { .. }) => self.bell.get().into_iter().for_each(Bell::ring),
+            Some(Asleep::Reading { .. }) => self.waker.get().into_iter().for_each(Waker::wake),
             #[cfg(not(unix))]
             Some(Asleep::Reading { .. }) => {}
         }

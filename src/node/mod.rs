@@ -8,8 +8,6 @@ mod addresses;
 mod admission_view;
 mod admit;
 mod batch;
-#[cfg(unix)]
-mod bell;
 mod check;
 mod connection;
 mod disagreement;
@@ -42,6 +40,8 @@ mod surroundings;
 #[cfg(feature = "tls")]
 mod tls;
 mod url_parts;
+#[cfg(unix)]
+mod waker;
 mod wire;
 mod worker;
 

@@ -38,7 +38,7 @@ pub(crate) fn wanted(name: &str, ttl: Duration) -> Wanted {
 }
 
 impl Held {
-    /// What is to be done about the lock.
+    /// The next thing to be done about the lock.
     pub(crate) fn due(&self) -> Due {
         self.state().lock.due(clock::now())
     }

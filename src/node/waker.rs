@@ -9,36 +9,36 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::wire::Socket;
 
 /// A file descriptor that can be waited for beside a socket.
-pub(super) struct Bell {
-    rings: OwnedFd,
+pub(super) struct Waker {
+    wakes: OwnedFd,
     /// The other end, where it has two.
     hears: Option<OwnedFd>,
 }
 
-impl Bell {
+impl Waker {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     pub(super) fn new() -> io::Result<Self> {
         use rustix::event::{EventfdFlags, eventfd};
-        let rings = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Self { rings, hears: None })
+        let wakes = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Self { wakes, hears: None })
     }
 
     #[cfg(not(any(target_os = "linux", target_os = "android")))]
     pub(super) fn new() -> io::Result<Self> {
-        let (rings, hears) = std::os::unix::net::UnixStream::pair()?;
-        rings.set_nonblocking(true)?;
+        let (wakes, hears) = std::os::unix::net::UnixStream::pair()?;
+        wakes.set_nonblocking(true)?;
         hears.set_nonblocking(true)?;
-        Ok(Self { rings: rings.into(), hears: Some(hears.into()) })
+        Ok(Self { wakes: wakes.into(), hears: Some(hears.into()) })
     }
 
-    /// The wait that goes on, or else the next one, ends. If there is no room for one more ring, none was heard yet.
-    pub(super) fn ring(&self) {
-        let _ = rustix::io::write(&self.rings, &1_u64.to_ne_bytes());
+    /// Ends the wait that goes on, or else the next one. If there is no room for this, an earlier call has not ended one yet.
+    pub(super) fn wake(&self) {
+        let _ = rustix::io::write(&self.wakes, &1_u64.to_ne_bytes());
     }
 
-    /// Waits until the socket has something to be read, or until it rings, for `at_most`. It may end earlier, as with a signal.
+    /// Waits until the socket has something to be read, or until it is ended, for `at_most`. It may end earlier, as with a signal.
     pub(super) fn wait(&self, socket: &Socket, at_most: Duration) {
-        let hears = self.hears.as_ref().unwrap_or(&self.rings);
+        let hears = self.hears.as_ref().unwrap_or(&self.wakes);
         let mut both = [PollFd::new(socket, PollFlags::IN), PollFd::new(hears, PollFlags::IN)];
         let at_most = Timespec::try_from(at_most).ok();
         let ended = poll(&mut both, at_most.as_ref());
