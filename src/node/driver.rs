@@ -86,8 +86,8 @@ impl Shared {
 pub(super) enum Next {
     /// Nothing, until then or until something is asked.
     Rest(Time),
-    /// It waits for an answer, until then.
-    Read(Time),
+    /// It waits for an answer, until then. If `takes_more`, for requests as well: they may go out before the answer.
+    Read { until: Time, takes_more: bool },
     /// Nothing, ever again.
     End,
 }
@@ -119,8 +119,6 @@ pub(super) struct Driver {
     connection: Option<Connection>,
     /// The node is usable over that connection.
     pub(super) is_up: bool,
-    /// The beginning of the last write.
-    sent: Time,
     /// The last question about the node.
     asks: Asks,
     /// When a caller last drove it.
@@ -153,7 +151,6 @@ impl Driver {
             confirmer,
             connection: None,
             is_up: false,
-            sent: clock::now(),
             asks: Asks::Probe,
             driven_at: None,
             left_until: None,
@@ -186,10 +183,10 @@ impl Driver {
                 Step::End => return Next::End,
                 // It cannot be answered yet.
                 Step::Read(_, deadline) if just_written && self.is_shared() => {
-                    return Next::Read(deadline);
+                    return self.waits(deadline);
                 }
                 Step::Read(_, deadline) if self.is_shared() => match self.has_answer() {
-                    Ok(false) if clock::now() < deadline => return Next::Read(deadline),
+                    Ok(false) if clock::now() < deadline => return self.waits(deadline),
                     Ok(_) => self.follow(step),
                     Err(broken) => self.is_broken(broken),
                 },
@@ -206,9 +203,24 @@ impl Driver {
         }
     }
 
-    /// Returns true if a caller may take the connection while an answer is on its way.
+    /// Returns true if others may use the connection while an answer is on its way: a caller that takes it, or requests that go out
+    /// before that.
     fn is_shared(&self) -> bool {
-        self.mailbox.has_waker() && self.confirmer.is_none() && self.is_up && !self.set.is_crowded()
+        let may_be_taken = self.confirmer.is_none() && !self.set.is_crowded();
+        self.mailbox.has_waker() && self.is_up && (may_be_taken || self.link.is_far())
+    }
+
+    /// It waits for an answer until then, or until something may be written before that.
+    fn waits(&self, deadline: Time) -> Next {
+        let Some(from) = self.link.takes_more_from() else {
+            return Next::Read { until: deadline, takes_more: false };
+        };
+        // While callers meet, something comes by then. To be woken for it costs more than to look.
+        if self.link.has_unsent() || self.set.is_crowded() && clock::now() < from {
+            Next::Read { until: from.min(deadline), takes_more: false }
+        } else {
+            Next::Read { until: deadline, takes_more: true }
+        }
     }
 
     fn carry_out(&mut self, step: Step) -> Result<(), Broken> {
@@ -357,9 +369,9 @@ impl Driver {
             self.shared.writes.fetch_add(1, Ordering::Relaxed);
             self.shared.scripts.fetch_add(scripts as u64, Ordering::Relaxed);
         }
-        self.sent = clock::now();
+        let began = clock::now();
         connection.write(&bytes)?;
-        self.link.handle_written(clock::now());
+        self.link.handle_written(began, clock::now());
         Ok(())
     }
 
@@ -393,7 +405,8 @@ impl Driver {
                 self.tell(|link, around| link.handle_answer(reply, clock::now(), around));
             }
             Awaited::Clock => {
-                let clock = connection.read_clock(self.sent, deadline)?;
+                let sent = self.link.sent().unwrap_or_else(clock::now);
+                let clock = connection.read_clock(sent, deadline)?;
                 self.tell(|link, around| link.handle_clock(clock, clock::now(), around));
             }
         }
@@ -405,7 +418,8 @@ impl Driver {
     /// A server that is no master ends its connection: nothing is carried there.
     fn found(&self, value: &Value) -> Result<(), Broken> {
         let answered = clock::now();
-        match self.asks.read(value, self.sent, answered) {
+        let sent = self.link.sent().unwrap_or(answered);
+        match self.asks.read(value, sent, answered) {
             Some(Found::Probe(probe)) => self.set.probed(self.node, probe, answered),
             Some(Found::Checked(checked)) => self.set.checked(self.node, checked, answered),
             None => {
@@ -509,7 +523,7 @@ impl Driver {
             step = self.poll();
         }
         match step {
-            _ if self.failed.is_some() => Progress::Other,
+            _ if self.failed.is_some() || self.link.writes_at().is_some() => Progress::Other,
             Step::Read(_, deadline) => Progress::Reads(deadline),
             Step::Wait(until) if self.shared.wakes_at() <= until => {
                 self.shared.status.idle();

@@ -254,14 +254,14 @@ fn what_waits_goes_out_beside_releases_that_are_due() {
         let release = Release { until: None, repetition: None, refusals: Some(0) };
         played.driver.link.keep(Job::new(asked, Purpose::Release(release)), clock::now());
     }
-    assert!(matches!(played.driver.work(), Next::Read(_)));
+    assert!(matches!(played.driver.work(), Next::Read { .. }));
     assert!(played.written().contains("kept-000"));
     let job = played.job("renewal");
     assert!(played.mailbox.put(job).is_ok());
     let clock = &says(1)[4..];
     let answers = ":1\r\n".repeat(RELEASES - 44);
     played.answers(&[answers.as_bytes(), clock].concat());
-    assert!(matches!(played.driver.work(), Next::Read(_)));
+    assert!(matches!(played.driver.work(), Next::Read { .. }));
     let written = played.written();
     assert!(written.contains("kept-299") && written.contains("renewal"), "{written}");
 }
@@ -270,7 +270,7 @@ fn what_waits_goes_out_beside_releases_that_are_due() {
 fn a_worker_that_waits_for_an_answer_is_woken_for_a_request_once_a_caller_has_had_the_connection() {
     let played = Played::new();
     let socket = played.driver.socket().expect("it is connected").clone();
-    let wait = |mailbox: &Mailbox| mailbox.wait_for_answer(&socket, TIMEOUT);
+    let wait = |mailbox: &Mailbox| mailbox.wait_for_answer(&socket, TIMEOUT, false);
     let began = clock::now();
     let job = played.job("one");
     assert!(played.mailbox.send(job).is_ok());

@@ -53,13 +53,14 @@ struct MailboxState {
 enum Asleep {
     /// It has nothing to do.
     Resting,
-    /// It waits for an answer of the node. Requests have to wait for that as well, unless a caller has taken the answer.
-    Reading { was_taken: bool },
+    /// It waits for an answer of the node. Requests have to wait for that as well, unless they may go out before it, or a caller has
+    /// taken it.
+    Reading { heeds_jobs: bool },
 }
 
 impl Asleep {
     const fn heeds_jobs(self) -> bool {
-        matches!(self, Self::Resting | Self::Reading { was_taken: true })
+        matches!(self, Self::Resting | Self::Reading { heeds_jobs: true })
     }
 }
 
@@ -158,13 +159,20 @@ impl Mailbox {
         return false;
     }
 
-    /// Waits until the socket has something to be read, for `at_most`. It ends as well with a wake-up, and with what is sent once a
-    /// caller has had the connection: the answer may not come then.
+    /// Waits until the socket has something to be read, for `at_most`. It ends as well with a wake-up, and with what is sent if it
+    /// `heeds_jobs`, or once a caller has had the connection: the answer may not come then.
     #[cfg(unix)]
-    pub(super) fn wait_for_answer(&self, socket: &Socket, at_most: Duration) -> Found {
+    pub(super) fn wait_for_answer(
+        &self,
+        socket: &Socket,
+        at_most: Duration,
+        heeds_jobs: bool,
+    ) -> Found {
         let mut state = self.state.lock();
-        if let (false, Some(waker)) = (std::mem::take(&mut state.is_news), self.waker.get()) {
-            state.asleep = Some(Asleep::Reading { was_taken: false });
+        let has_jobs = heeds_jobs && !state.jobs.is_empty();
+        let is_news = std::mem::take(&mut state.is_news) || has_jobs;
+        if let (false, Some(waker)) = (is_news, self.waker.get()) {
+            state.asleep = Some(Asleep::Reading { heeds_jobs });
             drop(state);
             waker.wait(socket, at_most);
             state = self.state.lock();
@@ -173,8 +181,9 @@ impl Mailbox {
         state.found()
     }
 
+    /// Here is no way to wait for both.
     #[cfg(not(unix))]
-    pub(super) fn wait_for_answer(&self, _socket: &Socket, _at_most: Duration) -> Found {
+    pub(super) fn wait_for_answer(&self, _: &Socket, _: Duration, _: bool) -> Found {
         Found::Nothing
     }
 
@@ -182,7 +191,7 @@ impl Mailbox {
     pub(super) fn was_taken(&self) {
         let mut state = self.state.lock();
         if let Some(Asleep::Reading { .. }) = state.asleep {
-            state.asleep = Some(Asleep::Reading { was_taken: true });
+            state.asleep = Some(Asleep::Reading { heeds_jobs: true });
             let asleep = if state.jobs.is_empty() { None } else { state.asleep.take() };
             drop(state);
             self.notify(asleep);
@@ -197,12 +206,6 @@ impl Mailbox {
     /// Returns how many jobs are there.
     pub(super) fn len(&self) -> usize {
         self.state.lock().jobs.len()
-    }
-
-    /// Here is no way to wait for both.
-    #[cfg(not(unix))]
-    pub(super) fn wait_for_answer(&self, _socket: &Socket, _at_most: Duration) -> Option<Found> {
-        None
     }
 
     /// Moves what is there to `jobs`, in order, as long as these are fewer than `most`.

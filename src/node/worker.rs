@@ -39,11 +39,11 @@ impl Worker {
                     self.shared.sleeps_until(until);
                     MutexGuard::unlocked(&mut driver, || self.rest(until))
                 }
-                Next::Read(deadline) => {
-                    self.shared.sleeps_until(deadline);
+                Next::Read { until, takes_more } => {
+                    self.shared.sleeps_until(until);
                     let socket = driver.socket().cloned();
                     drop(driver);
-                    let found = self.read(socket, deadline);
+                    let found = self.read(socket, until, takes_more);
                     driver = self.driver.lock();
                     found
                 }
@@ -68,17 +68,21 @@ impl Worker {
         found
     }
 
-    /// Waits for an answer. A caller that has taken the connection meanwhile reads it.
-    fn read(&self, socket: Option<Socket>, deadline: Time) -> Found {
+    /// Waits for an answer, or for requests as well. A caller that has taken the connection meanwhile reads it.
+    fn read(&self, socket: Option<Socket>, until: Time, takes_more: bool) -> Found {
         self.set.tell_events();
-        let at_most = clock::slice(deadline).unwrap_or_default();
+        let at_most = clock::slice(until).unwrap_or_default();
         let mut found = match socket {
-            Some(socket) => self.mailbox.wait_for_answer(&socket, at_most),
+            Some(socket) => self.mailbox.wait_for_answer(&socket, at_most, takes_more),
             None => Found::Nothing,
         };
         while found == Found::Nothing && self.driver.is_locked() {
             self.shared.sleeps_until(clock::now().after(LEFT));
             found = self.mailbox.wait(LEFT);
+        }
+        if found == Found::Something {
+            // As when it rests.
+            clock::yield_now();
         }
         found
     }

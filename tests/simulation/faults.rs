@@ -126,6 +126,10 @@ pub(super) enum Fault {
     SubscribersRefused {
         node: usize,
     },
+    /// The node forgets all scripts (SCRIPT FLUSH).
+    ScriptsForgotten {
+        node: usize,
+    },
     /// The node's wall clock is set back.
     WallClockBack {
         node: usize,
@@ -209,6 +213,7 @@ impl fmt::Display for Fault {
             Self::Crashed { client } => write!(f, "client {client} is killed"),
             Self::Dropped { client } => write!(f, "client {client} drops its locks"),
             Self::Full { node } => write!(f, "node {node} is out of memory"),
+            Self::ScriptsForgotten { node } => write!(f, "node {node} forgets all scripts"),
             Self::SubscribersRefused { node } => write!(f, "node {node} refuses subscribers"),
             Self::Forced { client, name } => {
                 write!(f, "an operator at client {client} forces name {name} open")
@@ -245,6 +250,7 @@ pub(super) fn begin(world: &mut World, fault: &Fault) {
         Fault::Hung { node } => world.net.nodes[node].hung += 1,
         Fault::Full { node } => world.net.nodes[node].full += 1,
         Fault::SubscribersRefused { node } => world.net.nodes[node].refuses_listeners += 1,
+        Fault::ScriptsForgotten { node } => world.net.nodes[node].forget_scripts(),
         Fault::Down { node } => world.net.stop(node, true),
         Fault::Amnesia { node } => world.net.stop(node, false),
         Fault::Flushed { node } => {
@@ -347,6 +353,7 @@ pub(super) fn end(world: &mut World, fault: &Fault) {
         | Fault::Forced { .. }
         | Fault::ClockJumps { .. }
         | Fault::Promoted { .. }
+        | Fault::ScriptsForgotten { .. }
         | Fault::WallClockBack { .. }
         | Fault::LargeNumber { .. } => {}
     }

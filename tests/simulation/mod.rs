@@ -83,32 +83,36 @@ fn many_seeds_without_a_violation() {
     let next = AtomicU64::new(first);
     // Each run has a thread for itself, and nothing in common with another one.
     let work = || {
-        let (mut events, mut grants, mut batches) = (0, 0, 0);
+        let mut counts = [0; 5];
         loop {
             let seed = next.fetch_add(1, Ordering::Relaxed);
             if seed >= first + seeds {
-                return (events, grants, batches);
+                return counts;
             }
             let plan = Plan::from_seed(seed);
             let run = world::run(&plan, Switches::ALL_ON, false);
             assert!(run.violation.is_none(), "{}", failed(&plan, Switches::ALL_ON));
-            events += run.events;
-            grants += run.grants.len();
-            batches += run.batches;
+            let of_run = [run.grants.len(), run.batches, run.followed, run.unknown];
+            let of_run = of_run.map(|count| count as u64).into_iter().chain([run.events]);
+            counts.iter_mut().zip(of_run).for_each(|(sum, count)| *sum += count);
         }
     };
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let (events, grants, batches) = std::thread::scope(|scope| {
+    let [grants, batches, followed, unknown, events] = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
         let done = threads.into_iter().map(|thread| thread.join());
         let done = done.collect::<Result<Vec<_>, _>>().expect("a violation; it is told above");
-        done.into_iter().fold((0, 0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1, sum.2 + one.2))
+        let sum = |all: [u64; 5], one: [u64; 5]| std::array::from_fn(|i| all[i] + one[i]);
+        done.into_iter().fold([0; 5], sum)
     });
-    assert!(grants as u64 > seeds, "the clients do nothing");
-    assert!(batches as u64 > seeds, "nobody makes calls together");
+    assert!(grants > seeds, "the clients do nothing");
+    assert!(batches > seeds, "nobody makes calls together");
+    assert!(followed > seeds, "no write follows another one");
+    assert!(unknown > seeds || seeds < 10, "no node forgets scripts");
     let took = started.elapsed().as_secs_f64();
     println!(
-        "{seeds} seeds, {events} events, {grants} grants, {batches} batches in {took:.1} s: {:.0} events a second",
+        "{seeds} seeds, {events} events, {grants} grants, {batches} batches, {followed} writes behind unanswered ones, \
+         {unknown} unknown scripts in {took:.1} s: {:.0} events a second",
         events as f64 / took
     );
 }

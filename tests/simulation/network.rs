@@ -72,6 +72,8 @@ pub(super) enum Event {
 pub(super) struct Message {
     pub(super) command: Vec<Vec<u8>>,
     pub(super) parts: Vec<Part>,
+    /// The script is named by its hash: the node may not know it.
+    pub(super) by_hash: bool,
 }
 
 /// What one request is about.
@@ -160,6 +162,10 @@ pub(super) struct Network {
     pub(super) events: u64,
     /// How many batches were run.
     pub(super) batches: usize,
+    /// How many writes followed another one that was not answered.
+    pub(super) followed: usize,
+    /// How many calls named a script that the node did not know.
+    pub(super) unknown: usize,
     latency_ms: u64,
     stragglers: usize,
     flaky: usize,
@@ -193,6 +199,8 @@ impl Network {
             switches,
             events: 0,
             batches: 0,
+            followed: 0,
+            unknown: 0,
             latency_ms: plan.latency_ms,
             stragglers: plan.stragglers,
             flaky: plan.flaky,

@@ -1,6 +1,7 @@
 //! A node: the embedded engine, a wall clock of its own, and what can happen to its process.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::hash::{DefaultHasher, Hasher};
 use std::time::Duration;
 
 use super::network::ConnId;
@@ -24,6 +25,8 @@ pub(super) struct SimNode {
     pub(super) refuses_listeners: u32,
     /// Counts the processes; connections to an earlier one are dead.
     pub(super) incarnation: u64,
+    /// The scripts whose source it was sent.
+    scripts: HashSet<u64>,
     /// Connections with a request to run, once it does not hang any more, in order.
     pub(super) waiting: Vec<ConnId>,
     /// Its wall clock was set back at some time.
@@ -54,6 +57,7 @@ impl SimNode {
             full: 0,
             refuses_listeners: 0,
             incarnation: 0,
+            scripts: HashSet::new(),
             waiting: Vec::new(),
             was_set_back: false,
             steps: Vec::new(),
@@ -245,8 +249,25 @@ impl SimNode {
         Some(now + Duration::from_micros(left as u64))
     }
 
+    /// Returns true if it knows a script, which it does from the time on at which it `is_sent` the source.
+    pub(super) fn knows_script(&mut self, source: &[u8], is_sent: bool) -> bool {
+        let mut hasher = DefaultHasher::new();
+        hasher.write(source);
+        let script = hasher.finish();
+        if is_sent {
+            self.scripts.insert(script);
+        }
+        self.scripts.contains(&script)
+    }
+
+    /// It forgets all scripts (SCRIPT FLUSH).
+    pub(super) fn forget_scripts(&mut self) {
+        self.scripts.clear();
+    }
+
     /// The process ends; the next one begins with its data, or without.
     pub(super) fn stop(&mut self, keep_data: bool) {
+        self.forget_scripts();
         self.down += 1;
         self.incarnation += 1;
         self.waiting.clear();

@@ -193,6 +193,7 @@ impl Plan {
         }
         plan.tilt_paths(quiet);
         plan.force(quiet);
+        plan.forget_scripts(quiet);
         plan.outlasts_fences = Chance::new(seed ^ 0xfe_4ce5).one_in(6);
         let mut chance = Chance::new(seed ^ 0x5eb5_c21b);
         if !quiet && !plan.pair && chance.one_in(6) {
@@ -233,6 +234,19 @@ impl Plan {
             let (client, name) = (chance.below(self.callers.len()), chance.below(self.names));
             let (fault, lasts) = (Fault::Forced { client, name }, Duration::ZERO);
             self.faults.push(Scheduled { at, lasts, fault });
+        }
+    }
+
+    /// Nodes forget scripts, at any time.
+    fn forget_scripts(&mut self, quiet: bool) {
+        let mut chance = Chance::new(self.seed ^ 0x5c_1975);
+        if quiet || self.pair || !chance.one_in(4) {
+            return;
+        }
+        for _ in 0..chance.pick(&[1, 10, 100]) {
+            let at = chance.ms(0..FAULTS_END.as_millis() as u64);
+            let fault = Fault::ScriptsForgotten { node: chance.below(self.nodes) };
+            self.faults.push(Scheduled { at, lasts: Duration::ZERO, fault });
         }
     }
 

@@ -11,7 +11,7 @@ use super::network::{ConnId, Message, Part};
 use crate::core::admission::{Chance, Checked, Grants, NextProbe, Offset};
 use crate::core::base::Time;
 use crate::core::link::{
-    self, Awaited, Broken, ClockVerdict, Command, Event, Failure, Fault, Job, Link, Meaning,
+    self, Awaited, Broken, ClockVerdict, Command, Event, Failure, Fault, Form, Job, Link, Meaning,
     NextQuestion, Opened, Purpose, Rejection, Release, Step, Surroundings, Told, Undelivered, Via,
 };
 use crate::core::vote::{ReleasePlan, waits_for_a_try};
@@ -222,9 +222,6 @@ pub(super) struct Worker {
     /// Invalidates what was scheduled before: an answer that is awaited, a connection, and the next look.
     epoch: u64,
     look_epoch: u64,
-    /// When the last write began, and what its clock is read by: the last call, or a command of its own.
-    sent: Time,
-    has_calls: bool,
     /// What the node is asked about itself.
     checks: bool,
 }
@@ -241,8 +238,6 @@ impl Worker {
             step: Step::End,
             epoch: 0,
             look_epoch: 0,
-            sent: Time::default(),
-            has_calls: false,
             checks: false,
         };
         worker.carry_on(cx);
@@ -348,7 +343,7 @@ impl Worker {
         loop {
             let now = cx.now();
             let mut next = Step::End;
-            if self.link.is_release_due(now) {
+            if self.link.is_release_due(now) || self.link.is_far() {
                 self.submit();
             }
             self.tell(cx, |link, around| next = link.poll(now, around));
@@ -362,11 +357,17 @@ impl Worker {
                     return cx.net.connect(cx.client, self.node, timeout, self.epoch);
                 }
                 Step::Write => self.write(cx),
-                Step::Read(..) if matches!(before, Step::Read(..)) => return,
                 Step::Read(_, deadline) => {
-                    self.epoch = cx.net.fresh();
-                    let note = Note::Worker { node: self.node, epoch: self.epoch };
-                    return cx.remind(deadline, note);
+                    if !matches!(before, Step::Read(_, it) if it == deadline) {
+                        self.epoch = cx.net.fresh();
+                        let note = Note::Worker { node: self.node, epoch: self.epoch };
+                        cx.remind(deadline, note);
+                    }
+                    // Something has come that may follow what is on its way, but not yet.
+                    if let Some(at) = self.link.writes_at() {
+                        cx.remind(at, Note::Probe { node: self.node, epoch: 0 });
+                    }
+                    return;
                 }
                 Step::Close => self.close(cx),
                 // No note is on its way for that time.
@@ -395,45 +396,50 @@ impl Worker {
         let conn = self.conn.filter(|conn| cx.net.is_alive(*conn));
         // It was closed while nobody looked.
         let Some(conn) = conn else { return self.broken(cx, true) };
-        let (mut messages, mut has_calls, mut checks) = (Vec::new(), false, self.checks);
+        let (began, mut has_calls, mut checks) = (cx.now(), false, self.checks);
+        let mut messages = Vec::new();
         self.link.show_write(|command| match command {
             Command::End(id) => {
                 let command = vec![b"CLIENT".to_vec(), id.to_string().into_bytes()];
-                messages.push(Message { command, parts: Vec::new() });
+                messages.push(Message { command, parts: Vec::new(), by_hash: false });
             }
-            Command::Question(Question { request, what }, _) => {
+            Command::Question(Question { request, what }, form) => {
                 checks = *what == "check";
                 let owner = Rc::new(b"none".to_vec());
                 let part = Part { keys: [MARK.to_vec()].into(), owner, what };
-                messages.push(Message { command: request.eval(""), parts: vec![part] });
+                let (command, by_hash) = (request.eval(""), form == Form::Sha);
+                messages.push(Message { command, parts: vec![part], by_hash });
             }
-            Command::Call { jobs, batch, mark, .. } => {
+            Command::Call { jobs, batch, mark, form } => {
                 has_calls = true;
-                messages.push(call(jobs, batch, mark));
+                messages.push(call(jobs, batch, mark, form));
             }
             // Each answer comes with the node's clock.
             Command::Clock if has_calls => {}
             Command::Clock => {
-                messages.push(Message { command: vec![b"TIME".to_vec()], parts: Vec::new() });
+                let command = vec![b"TIME".to_vec()];
+                messages.push(Message { command, parts: Vec::new(), by_hash: false });
             }
         });
-        (self.has_calls, self.checks, self.sent) = (has_calls, checks, cx.now());
+        self.checks = checks;
+        cx.net.followed += usize::from(self.link.writes_on_their_way() > 1);
         for mut message in messages {
             if !message.parts.is_empty() {
                 message.command = cx.net.switches.applied(message.command);
             }
             cx.net.send(conn, message);
         }
-        self.link.handle_written(cx.now());
+        self.link.handle_written(began, cx.now());
     }
 
     fn close(&mut self, cx: &mut Cx<'_>) {
         self.submit();
         if let Some(conn) = self.conn.take() {
             let mut messages = Vec::new();
-            self.link.final_releases(|asked, _| {
+            self.link.final_releases(|asked, form| {
                 let Outgoing { request, part } = &asked.outgoing;
-                messages.push(Message { command: request.eval(""), parts: vec![part.clone()] });
+                let (command, by_hash) = (request.eval(""), form == Form::Sha);
+                messages.push(Message { command, parts: vec![part.clone()], by_hash });
             });
             for mut message in messages {
                 message.command = cx.net.switches.applied(message.command);
@@ -457,6 +463,8 @@ impl Worker {
         if epoch != self.epoch || self.step != Step::Connect {
             return;
         }
+        // Another try may follow at once.
+        self.step = Step::End;
         let now = cx.now();
         self.conn = conn.filter(|conn| cx.net.is_alive(*conn));
         match self.conn {
@@ -479,9 +487,14 @@ impl Worker {
             return;
         }
         let now = cx.now();
-        let clock = Offset::new(wall.as_micros() as i64, self.sent, now);
+        let sent = self.link.sent().unwrap_or(now);
+        let clock = Offset::new(wall.as_micros() as i64, sent, now);
+        let is_unknown = matches!(reply, Reply::Error(text) if text.starts_with("NOSCRIPT"));
         match awaited {
             Awaited::Ended => self.tell(cx, |link, _| link.handle_ended(true, now)),
+            Awaited::Question if is_unknown => {
+                self.tell(cx, |link, around| link.handle_question(Told::NoScript, now, around));
+            }
             Awaited::Question if self.found(cx, &value(reply)) => {
                 self.tell(cx, |link, around| {
                     link.handle_question(Told::Answered, now, around);
@@ -490,6 +503,7 @@ impl Worker {
             Awaited::Question => self.broken(cx, false),
             Awaited::Call { requests } => {
                 let answered = match (reply, requests) {
+                    _ if is_unknown => link::Reply::NoScript,
                     (Reply::Error(_), _) => link::Reply::Error(NoAnswer),
                     (reply, 1) => link::Reply::Value(value(reply)),
                     (reply, _) => {
@@ -498,9 +512,7 @@ impl Worker {
                     }
                 };
                 self.tell(cx, |link, around| link.handle_answer(answered, now, around));
-                let mut next = Step::End;
-                self.tell(cx, |link, around| next = link.poll(now, around));
-                if let (Step::Read(Awaited::Clock, _), true) = (next, self.has_calls) {
+                if let Some(Awaited::Clock) = self.link.awaited() {
                     self.tell(cx, |link, around| link.handle_clock(clock, now, around));
                 }
             }
@@ -516,7 +528,8 @@ impl Worker {
 
     /// The node has answered what it was asked about itself; `false`: no node of ours answers so.
     fn found(&self, cx: &mut Cx<'_>, value: &Value) -> bool {
-        let (node, sent, now) = (self.node, self.sent, cx.now());
+        let (node, now) = (self.node, cx.now());
+        let sent = self.link.sent().unwrap_or(now);
         if self.checks {
             let Some(checked) = read_check(value, sent, now) else { return false };
             if let Checked::AsSeen(clock) = checked {
@@ -564,9 +577,10 @@ impl Worker {
 }
 
 /// The call that makes those requests.
-fn call(jobs: &[Job<Asked>], batch: Option<&'static Script>, mark: &str) -> Message {
+fn call(jobs: &[Job<Asked>], batch: Option<&'static Script>, mark: &str, form: Form) -> Message {
     let mark = if jobs.iter().any(Job::is_taking) { mark } else { "" };
     let requests: Vec<_> = jobs.iter().map(|job| &*job.request.outgoing.request).collect();
     let parts = jobs.iter().map(|job| job.request.outgoing.part.clone()).collect();
-    Message { command: eval(&requests, batch, (MARK, mark)), parts }
+    let command = eval(&requests, batch, (MARK, mark));
+    Message { command, parts, by_hash: form == Form::Sha }
 }

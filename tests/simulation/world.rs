@@ -32,8 +32,11 @@ pub(super) struct Run {
     pub(super) violation: Option<Violation>,
     pub(super) story: Vec<String>,
     pub(super) events: u64,
-    /// How many batches were run.
+    /// How many batches were run, how many writes followed another one that was not answered, and how many calls named a script that
+    /// the node did not know.
     pub(super) batches: usize,
+    pub(super) followed: usize,
+    pub(super) unknown: usize,
     pub(super) grants: Vec<Grant>,
     /// How long each client has waited for a lock at most.
     pub(super) longest_waits: BTreeMap<usize, Duration>,
@@ -83,6 +86,8 @@ fn run_now(plan: &Plan, switches: Switches, told: bool) -> Run {
         story: world.net.story(),
         events: world.net.events,
         batches: world.net.batches,
+        followed: world.net.followed,
+        unknown: world.net.unknown,
         grants: world.net.checks.grants,
         longest_waits: world.net.checks.longest_waits,
     }

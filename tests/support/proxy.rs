@@ -34,6 +34,8 @@ struct Shared {
     swallowed: AtomicUsize,
     /// By how many milliseconds answers are late.
     delay_ms: AtomicUsize,
+    /// Whether answers are held up.
+    holds_answers: AtomicBool,
     /// What clients write over so many of the first connections is held up.
     held: AtomicUsize,
     /// How many of these their clients have closed, while they have not been let go.
@@ -64,6 +66,7 @@ impl Proxy {
             swallows: AtomicBool::new(false),
             swallowed: AtomicUsize::new(0),
             delay_ms: AtomicUsize::new(0),
+            holds_answers: AtomicBool::new(false),
             held: AtomicUsize::new(0),
             given_up: AtomicUsize::new(0),
         });
@@ -118,6 +121,11 @@ impl Proxy {
     /// Holds up what clients write over the present connections. New ones work.
     pub fn hold(&self) {
         self.shared.held.store(self.accepted(), Ordering::SeqCst);
+    }
+
+    /// Holds answers up, or lets them go. What clients write arrives.
+    pub fn hold_answers(&self, holds: bool) {
+        self.shared.holds_answers.store(holds, Ordering::SeqCst);
     }
 
     /// How many connections that are held up their clients have given up.
@@ -204,7 +212,8 @@ impl Shared {
                 // What cannot be written is lost, as it is on the way to a server that has just gone.
                 let _ = server.write_all(&std::mem::take(&mut held));
             }
-            if pass(server, client, |bytes| self.lets_through(bytes)).is_err() {
+            let answers = !self.holds_answers.load(Ordering::SeqCst);
+            if answers && pass(server, client, |bytes| self.lets_through(bytes)).is_err() {
                 return Gone::Server;
             }
         }

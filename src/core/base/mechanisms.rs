@@ -200,6 +200,10 @@ pub(crate) enum Mechanism {
     ReconnectsOnce,
     /// Requests that a batch may make again come behind all others of a write.
     BatchesGoLast,
+    /// Over a network, a write follows another one before that is answered.
+    WritesFollow,
+    /// A clock that has moved takes the grants as well whose requests were on their way by then.
+    DoubtsReachBack,
     /// Releases go out behind the requests that a silent node has not answered, on the same connection.
     FinalReleases,
     /// A release that a node has refused is told again.

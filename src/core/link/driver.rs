@@ -27,7 +27,8 @@ pub(crate) trait Request {
     /// Returns what an answer to it means to the connection.
     fn meaning(&self, answer: &Self::Value) -> Meaning;
 
-    /// A copy is about to be written, over that connection. `false`: the caller does not want it any more.
+    /// A copy is about to be written, over that connection. `false`: the caller does not want it any more. It wants none from the time
+    /// on at which it submits the release for it: else a copy that goes out again might run behind the release.
     fn sending(&self, via: Via, now: Time) -> bool;
 
     /// The copy that was written last has certainly not run, nor will it.

@@ -7,7 +7,8 @@ use super::driver::{
     Answered, Awaited, Broken, Event, Failure, Form, Opened, Reply, Request, Surroundings, Told,
     Undelivered,
 };
-use super::exchange::{Known, Left, Settled};
+use super::exchange::{Known, Left, Manner, Settled};
+use super::in_flight::{RoundTrip, put_behind};
 use super::job::Job;
 use super::late::{LATEST, Via};
 use super::{Connection, GRACE, Link, Phase, RECONNECT};
@@ -24,7 +25,8 @@ impl<R: Request, Q> Link<R, Q> {
         }
         let left = self.old.that_have_to_end(&opened.run, opened.id, now);
         let via = Via { connection: 0, fenced: false };
-        self.connection = Some(Connection { opened, via, known: Known::new(), is_up: false });
+        let (known, round_trip) = (Known::new(), RoundTrip::new(now));
+        self.connection = Some(Connection { opened, via, known, round_trip, is_up: false });
         if left.is_empty() {
             self.fenced_off(now);
         } else {
@@ -66,17 +68,20 @@ impl<R: Request, Q> Link<R, Q> {
         self.phase = Phase::Open;
     }
 
-    /// All of that was written.
-    pub(crate) fn handle_written(&mut self, now: Time) {
+    /// All of that was written, from `began` on.
+    pub(crate) fn handle_written(&mut self, began: Time, now: Time) {
         let (timeout, patience) = (now.after(self.timeout), now.after(self.timeout + GRACE));
         match &mut self.phase {
             Phase::Ending { is_written, deadline, .. } => {
                 (*is_written, *deadline) = (true, timeout)
             }
-            Phase::Asking { is_written, deadline, .. } => {
-                (*is_written, *deadline) = (true, patience)
+            Phase::Asking { is_written, sent, deadline, .. } => {
+                (*is_written, *sent, *deadline) = (true, began, patience)
             }
-            Phase::Exchanging(exchange) => exchange.handle_written(patience),
+            Phase::Exchanging => {
+                let written = self.in_flight.unwritten().into_iter();
+                written.for_each(|exchange| exchange.handle_written(began, patience));
+            }
             _ => {}
         }
     }
@@ -104,11 +109,12 @@ impl<R: Request, Q> Link<R, Q> {
     where
         S: Surroundings<R, Question = Q>,
     {
-        let (Phase::Asking { question, form, .. }, Some(connection)) =
+        let (Phase::Asking { question, form, sent, .. }, Some(connection)) =
             (&self.phase, &mut self.connection)
         else {
             return;
         };
+        connection.round_trip.note(now.since(*sent), now);
         match told {
             Told::Answered => {
                 if *form == Form::Sha {
@@ -135,11 +141,15 @@ impl<R: Request, Q> Link<R, Q> {
         now: Time,
         around: &mut impl Surroundings<R>,
     ) {
-        let Phase::Exchanging(exchange) = &mut self.phase else { return };
+        let Some(connection) = &mut self.connection else { return };
+        let Some((exchange, later)) = self.in_flight.first_and_later() else { return };
+        if !exchange.has_answers {
+            connection.round_trip.note(now.since(exchange.sent), now);
+        }
         let mut settled = std::mem::take(&mut self.settled);
         exchange.handle_answer(reply, around, &mut settled);
-        if let (Awaited::Clock, Some(connection)) = (exchange.awaited(), &mut self.connection) {
-            exchange.forgets(&mut connection.known, around);
+        if let Awaited::Clock = exchange.awaited() {
+            exchange.forgets(&mut connection.known, later, around);
         }
         for (job, answer) in settled.drain(..) {
             self.settle(job, answer, now, around);
@@ -152,13 +162,21 @@ impl<R: Request, Q> Link<R, Q> {
     where
         S: Surroundings<R, Question = Q>,
     {
-        let Phase::Exchanging(exchange) = &mut self.phase else { return };
-        match exchange.handle_clock(clock, around, (&mut self.events, now)) {
-            None => return,
-            Some(Left::Nothing) => {}
-            Some(Left::Again(jobs, manner)) => self.again = Some((jobs, manner)),
+        let left = self.in_flight.handle_clock(clock, around, (&mut self.events, now));
+        if left.is_some() && self.in_flight.is_empty() {
+            self.phase = Phase::Open;
         }
-        self.phase = Phase::Open;
+        if let Some(Left::Again(jobs, manner)) = left {
+            self.goes_again((jobs, manner));
+        }
+    }
+
+    /// Those requests go out again, behind what does already.
+    fn goes_again(&mut self, more: (Vec<Job<R>>, Manner)) {
+        self.again = Some(match self.again.take() {
+            Some(before) => put_behind(before, more),
+            None => more,
+        });
     }
 
     /// Hands out an answer, or the lack of it.
@@ -225,8 +243,9 @@ impl<R: Request, Q> Link<R, Q> {
     ) {
         let Broken { fault, closed, in_step } = broken;
         match std::mem::replace(&mut self.phase, Phase::Open) {
-            Phase::Exchanging(exchange) => {
-                self.again = Some(exchange.unanswered()).filter(|(jobs, _)| !jobs.is_empty());
+            Phase::Exchanging => {
+                let left = self.in_flight.take_unanswered();
+                left.into_iter().for_each(|more| self.goes_again(more));
             }
             Phase::Ending { .. } | Phase::Asking { .. } | Phase::Open => {}
             phase => return self.phase = phase,

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::super::base::Time;
+use super::super::base::{Mechanism, Time};
 use super::driver::{
     Answered, Answers, Awaited, ClockVerdict, Event, Failure, Fault, Form, Meaning, Reply, Request,
     Surroundings, Undelivered,
@@ -27,6 +27,15 @@ pub(super) struct Manner {
 impl Manner {
     pub(super) const FIRST: Self =
         Self { together: true, forgotten_before: false, with_source: false };
+
+    /// The manner for requests that were written in either of two.
+    pub(super) const fn and(self, other: Self) -> Self {
+        Self {
+            together: self.together && other.together,
+            forgotten_before: self.forgotten_before || other.forgotten_before,
+            with_source: self.with_source || other.with_source,
+        }
+    }
 }
 
 /// The scripts whose source was sent over a connection, so that the server knows them by their hash.
@@ -77,9 +86,17 @@ pub(super) struct Exchange<R: Request> {
     mark: Option<String>,
     manner: Manner,
     pub(super) is_written: bool,
+    /// The beginning of the write.
+    pub(super) sent: Time,
     pub(super) deadline: Time,
-    /// Times that the clock was read once more.
-    rereads: usize,
+    /// An answer has come.
+    pub(super) has_answers: bool,
+    /// The clock is read once more, by a write of its own.
+    is_read_again: bool,
+    /// Times that the clock was read for its answers, and for others that are with them, and left a doubt.
+    doubts: usize,
+    /// A clock that was read after it was written has moved. It may have been so before.
+    has_moved: bool,
     /// Answers that depend on whether the node's clock took a step: grants, and refusals of holders.
     by_the_clock: Vec<(Job<R>, R::Value, Meaning)>,
     /// Requests that have to go out again, since they were not executed or not answered.
@@ -143,8 +160,12 @@ impl<R: Request> Exchange<R> {
             mark: mark.and_then(Result::ok),
             manner,
             is_written: false,
+            sent: now,
             deadline: now,
-            rereads: 0,
+            has_answers: false,
+            is_read_again: false,
+            doubts: 0,
+            has_moved: false,
             by_the_clock: Vec::new(),
             again: Vec::new(),
             forgotten: false,
@@ -162,11 +183,21 @@ impl<R: Request> Exchange<R> {
         }
     }
 
-    /// All of it was written; the node has until `deadline` for the answers, and for those that follow a clock that is read once
-    /// more.
-    pub(super) fn handle_written(&mut self, deadline: Time) {
-        self.is_written = true;
-        if self.rereads == 0 {
+    /// Returns true if it is none that goes out again, and its clock is not read again: then another one may follow it.
+    pub(super) fn is_plain(&self) -> bool {
+        self.manner == Manner::FIRST && !self.is_read_again
+    }
+
+    /// Returns how many requests are not answered.
+    pub(super) fn requests(&self) -> usize {
+        self.jobs.len()
+    }
+
+    /// All of it was written, from `sent` on; the node has until `deadline` for the answers, and for those that follow a clock that is
+    /// read once more.
+    pub(super) fn handle_written(&mut self, sent: Time, deadline: Time) {
+        (self.is_written, self.sent) = (true, sent);
+        if !self.is_read_again {
             self.deadline = deadline;
         }
     }
@@ -190,6 +221,7 @@ impl<R: Request> Exchange<R> {
         settled: &mut Vec<(Job<R>, Settled<R>)>,
     ) {
         let Some(call) = self.calls.pop_front() else { return };
+        self.has_answers = true;
         let form = call.form;
         if let (Reply::Error(_), Form::Source) = (&reply, form) {
             self.refused.push(call.script);
@@ -281,29 +313,47 @@ impl<R: Request> Exchange<R> {
         self.again.push(job);
     }
 
-    /// All calls were answered: what the server does not know any more.
-    pub(super) fn forgets(&self, known: &mut Known<R::Script>, around: &mut impl Surroundings<R>) {
+    /// All calls were answered: what the server does not know any more. It has refused sources to `later` ones as well.
+    pub(super) fn forgets(
+        &self,
+        known: &mut Known<R::Script>,
+        later: &mut [Self],
+        around: &mut impl Surroundings<R>,
+    ) {
         if self.forgotten {
             known.forget_all();
             around.doubt(None);
         }
         self.refused.iter().for_each(|script| known.forget(*script));
+        later.iter_mut().for_each(|exchange| exchange.refused.extend(&self.refused));
     }
 
     /// The node's clock was read behind the answers. Grants count by it; if it leaves a doubt about them, since the answer took
-    /// long, it is read again: what it has not gained by then, it had not gained before. `None`: it is to be read again.
+    /// long, it is read again: what it has not gained by then, it had not gained before. The first of the `later` writes reads it, or
+    /// one for that alone. `None`: it is to be read again for this one.
     pub(super) fn handle_clock<S: Surroundings<R>>(
         &mut self,
         clock: S::Clock,
         around: &mut S,
+        later: &mut [Self],
         (events, now): (&mut VecDeque<Event<R>>, Time),
     ) -> Option<Left<R>> {
-        let verdict = around.read_clock(clock);
+        let mut verdict = around.read_clock(clock);
+        if verdict == ClockVerdict::Moved {
+            later.iter_mut().for_each(|exchange| exchange.has_moved = true);
+        }
+        if self.has_moved && Mechanism::DoubtsReachBack.is_on() {
+            verdict = ClockVerdict::Moved;
+        }
         let takes = self.by_the_clock.iter().any(|(job, ..)| job.is_taking());
-        if verdict == ClockVerdict::Doubtful && takes && self.rereads < READ_AGAIN {
-            self.rereads += 1;
-            self.is_written = false;
-            return None;
+        if verdict == ClockVerdict::Doubtful && takes && self.doubts < READ_AGAIN {
+            let doubts = self.doubts + 1;
+            let Some(next) = later.first_mut() else {
+                (self.doubts, self.is_read_again, self.is_written) = (doubts, true, false);
+                return None;
+            };
+            next.doubts = next.doubts.max(doubts);
+            next.by_the_clock.splice(0..0, self.by_the_clock.drain(..));
         }
         for (mut job, value, meaning) in std::mem::take(&mut self.by_the_clock) {
             let refused = match verdict {

@@ -19,6 +19,7 @@
 mod driver;
 mod events;
 mod exchange;
+mod in_flight;
 mod job;
 mod late;
 mod old_connections;
@@ -35,6 +36,7 @@ pub(crate) use driver::{
     Undelivered,
 };
 use exchange::{Exchange, Known, Manner, Settled};
+use in_flight::{InFlight, RoundTrip};
 pub(crate) use job::{Job, Purpose, Release};
 pub(crate) use late::{Copies, Late, Repetition, Via};
 pub(crate) use old_connections::OldConnections;
@@ -80,7 +82,9 @@ pub(crate) struct Link<R: Request, Q> {
     waits_for_a_try: bool,
     /// The time that the node has for an answer.
     timeout: Duration,
-    phase: Phase<R, Q>,
+    phase: Phase<Q, R::Fault>,
+    /// What was written, or is to be, and is not answered.
+    in_flight: InFlight<R>,
     /// The connection that is there.
     connection: Option<Connection<R::Script>>,
     /// Submitted, in order.
@@ -95,6 +99,8 @@ pub(crate) struct Link<R: Request, Q> {
     tried_at: Time,
     /// The connection was closed in the middle of a write, and opened once more for that.
     is_reopened: bool,
+    /// Nothing follows what is on its way before that is answered.
+    drains: bool,
     /// The time from which the node is asked about itself again, as was found while there was nothing to write.
     asks_from: Option<Time>,
     /// Questions that were asked in a row; lately, and since when that is counted; when the last one was refused.
@@ -108,7 +114,7 @@ pub(crate) struct Link<R: Request, Q> {
     settled: Vec<(Job<R>, Settled<R>)>,
 }
 
-enum Phase<R: Request, Q> {
+enum Phase<Q, F> {
     /// A connection is being made.
     Connecting,
     /// Old connections are ended on the server that answers over the new one: those that are left.
@@ -124,17 +130,19 @@ enum Phase<R: Request, Q> {
         question: Q,
         form: Form,
         is_written: bool,
+        sent: Time,
         deadline: Time,
     },
-    Exchanging(Exchange<R>),
+    /// Requests are on their way.
+    Exchanging,
     /// The connection is given up. It is closed, behind the final releases if there are to be any.
     Closing {
-        fault: R::Fault,
+        fault: F,
         has_final_releases: bool,
     },
     /// Requests fail at once, until then.
     Down {
-        fault: R::Fault,
+        fault: F,
         until: Time,
     },
     Ended,
@@ -145,6 +153,7 @@ struct Connection<S> {
     opened: Opened,
     via: Via,
     known: Known<S>,
+    round_trip: RoundTrip,
     /// The node was asked about itself over it, and may be used.
     is_up: bool,
 }
@@ -157,6 +166,7 @@ impl<R: Request, Q> Link<R, Q> {
             waits_for_a_try,
             timeout,
             phase: Phase::Connecting,
+            in_flight: InFlight::new(),
             connection: None,
             waiting: VecDeque::new(),
             again: None,
@@ -165,6 +175,7 @@ impl<R: Request, Q> Link<R, Q> {
             tries: 0,
             tried_at: Time::from_start(Duration::ZERO),
             is_reopened: false,
+            drains: false,
             asks_from: None,
             in_a_row: 0,
             lately: (Time::from_start(Duration::ZERO), 0),
@@ -175,13 +186,64 @@ impl<R: Request, Q> Link<R, Q> {
         }
     }
 
-    /// Returns how many more requests it takes now; 0 while something is on its way. Its answer changes with each event.
+    /// Returns how many more requests it takes now; 0 while nothing may follow what is on its way. Its answer changes with each
+    /// event.
     pub(crate) fn room(&self) -> usize {
-        let takes = matches!(self.phase, Phase::Open | Phase::Down { .. } | Phase::Closing { .. });
-        if takes && self.again.is_none() {
-            MOST_WRITTEN.saturating_sub(self.waiting.len())
-        } else {
-            0
+        let most = match &self.phase {
+            _ if self.again.is_some() => 0,
+            Phase::Open | Phase::Down { .. } | Phase::Closing { .. } => MOST_WRITTEN,
+            Phase::Exchanging if self.is_far() && !self.drains => self.in_flight.room(MOST_WRITTEN),
+            _ => 0,
+        };
+        most.saturating_sub(self.waiting.len())
+    }
+
+    /// Returns true if a write may follow another one that is not answered: the node is that far away.
+    pub(crate) fn is_far(&self) -> bool {
+        self.between_writes().is_some()
+    }
+
+    fn between_writes(&self) -> Option<Duration> {
+        self.connection.as_ref().and_then(|connection| connection.round_trip.between_writes())
+    }
+
+    /// Returns from when on a write may follow what is on its way. `None`: none may.
+    pub(crate) fn takes_more_from(&self) -> Option<Time> {
+        let between = self.between_writes()?;
+        if self.drains || self.again.is_some() || self.in_flight.room(MOST_WRITTEN) == 0 {
+            return None;
+        }
+        self.in_flight.last_sent().map(|sent| sent.after(between))
+    }
+
+    /// Returns when a write of what waits may follow what is on its way. `None`: nothing waits, or it may not.
+    pub(crate) fn writes_at(&self) -> Option<Time> {
+        self.takes_more_from().filter(|_| !self.waiting.is_empty())
+    }
+
+    /// Returns when the write began whose answers come next.
+    pub(crate) fn sent(&self) -> Option<Time> {
+        match &self.phase {
+            Phase::Asking { sent, .. } => Some(*sent),
+            Phase::Exchanging => self.in_flight.first().map(|exchange| exchange.sent),
+            _ => None,
+        }
+    }
+
+    /// Returns how many writes are on their way, or are to be.
+    #[cfg(test)]
+    pub(crate) fn writes_on_their_way(&self) -> usize {
+        self.in_flight.len()
+    }
+
+    /// Returns the answer that comes next over the connection.
+    #[cfg(test)]
+    pub(crate) fn awaited(&self) -> Option<Awaited> {
+        match &self.phase {
+            Phase::Ending { .. } => Some(Awaited::Ended),
+            Phase::Asking { .. } => Some(Awaited::Question),
+            Phase::Exchanging => self.in_flight.first().map(Exchange::awaited),
+            _ => None,
         }
     }
 
@@ -196,7 +258,7 @@ impl<R: Request, Q> Link<R, Q> {
         let is_fine = match &self.phase {
             Phase::Open => true,
             Phase::Asking { is_written, .. } => *is_written,
-            Phase::Exchanging(exchange) => exchange.is_written,
+            Phase::Exchanging => self.in_flight.is_written(),
             _ => false,
         };
         is_fine && self.is_up() && !self.has_unsent() && !self.pending.is_due(now)
@@ -243,13 +305,10 @@ impl<R: Request, Q> Link<R, Q> {
             let next = match &mut self.phase {
                 Phase::Connecting => Some(Step::Connect),
                 Phase::Ending { is_written: false, .. }
-                | Phase::Asking { is_written: false, .. }
-                | Phase::Exchanging(Exchange { is_written: false, .. }) => Some(Step::Write),
+                | Phase::Asking { is_written: false, .. } => Some(Step::Write),
                 Phase::Ending { deadline, .. } => Some(Step::Read(Awaited::Ended, *deadline)),
                 Phase::Asking { deadline, .. } => Some(Step::Read(Awaited::Question, *deadline)),
-                Phase::Exchanging(exchange) => {
-                    Some(Step::Read(exchange.awaited(), exchange.deadline))
-                }
+                Phase::Exchanging => self.poll_exchanging(now, around),
                 Phase::Closing { .. } => Some(Step::Close),
                 Phase::Ended => Some(Step::End),
                 Phase::Down { .. } => self.poll_down(now, around),
@@ -310,8 +369,8 @@ impl<R: Request, Q> Link<R, Q> {
             match self.next_question(now, around) {
                 NextQuestion::Ask(question) => {
                     let form = self.connection.as_mut()?.known.form(around.script(&question));
-                    let deadline = now;
-                    self.phase = Phase::Asking { question, form, is_written: false, deadline };
+                    let (is_written, sent, deadline) = (false, now, now);
+                    self.phase = Phase::Asking { question, form, is_written, sent, deadline };
                     return None;
                 }
                 NextQuestion::Wait(until) => look_at = until,
@@ -345,9 +404,33 @@ impl<R: Request, Q> Link<R, Q> {
         let (via, known) = (connection.via, &mut connection.known);
         let exchange = Exchange::begin(jobs, manner, via, known, around, (&mut self.events, now));
         if let Some(exchange) = exchange {
-            self.phase = Phase::Exchanging(exchange);
+            self.drains = false;
+            self.in_flight.push(exchange);
+            self.phase = Phase::Exchanging;
         }
         None
+    }
+
+    /// Writes what waits, if it may follow what is on its way, or else reads. `None`: the phase has changed, or what waits.
+    fn poll_exchanging(&mut self, now: Time, around: &mut impl Surroundings<R>) -> Option<Step> {
+        if self.is_far() && !self.waiting.is_empty() {
+            // Releases that are due go out when all is answered, and so do questions about the node.
+            self.drains |=
+                self.pending.is_due(now) || around.settled_until().is_none_or(|until| until <= now);
+        }
+        let follows = self.writes_at().is_some_and(|at| at <= now);
+        if !self.in_flight.is_written() {
+            return Some(Step::Write);
+        }
+        if follows && let Some(connection) = &mut self.connection {
+            let room = self.in_flight.room(MOST_WRITTEN).min(self.waiting.len());
+            let jobs = self.waiting.drain(..room).collect();
+            let (via, known, events) = (connection.via, &mut connection.known, &mut self.events);
+            let next = Exchange::begin(jobs, Manner::FIRST, via, known, around, (events, now));
+            next.into_iter().for_each(|next| self.in_flight.push(next));
+            return None;
+        }
+        self.in_flight.first().map(|first| Step::Read(first.awaited(), first.deadline))
     }
 
     fn next_question<S>(&mut self, now: Time, around: &mut S) -> NextQuestion<Q>
@@ -386,7 +469,8 @@ impl<R: Request, Q> Link<R, Q> {
         match &mut self.phase {
             Phase::Ending { left, .. } => left.iter().for_each(|id| show(Command::End(*id))),
             Phase::Asking { question, form, .. } => show(Command::Question(question, *form)),
-            Phase::Exchanging(exchange) => {
+            Phase::Exchanging => {
+                let Some(exchange) = self.in_flight.unwritten() else { return };
                 exchange.show(|jobs, batch, form, mark| {
                     show(Command::Call { jobs, batch, form, mark });
                 });

@@ -2,8 +2,9 @@
 
 mod machine;
 mod model;
+mod several_writes;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use super::*;
@@ -22,7 +23,8 @@ pub(super) struct Fake {
     /// What an answer to it means.
     pub(super) means: Option<Meaning>,
     pub(super) heard: Option<Heard>,
-    pub(super) unwanted: bool,
+    /// Its caller does not want it any more.
+    pub(super) unwanted: Rc<Cell<bool>>,
     pub(super) log: Rc<RefCell<Vec<String>>>,
 }
 
@@ -50,7 +52,7 @@ impl Request for Fake {
 
     fn sending(&self, via: Via, _now: Time) -> bool {
         self.log.borrow_mut().push(format!("{} over {}", self.number, via.connection));
-        !self.unwanted
+        !self.unwanted.get()
     }
 
     fn unsent(&self) {
@@ -82,6 +84,8 @@ impl Fault for &'static str {
 pub(super) struct World {
     pub(super) mark: Result<&'static str, Failure>,
     pub(super) serves: bool,
+    /// Nothing has to be asked about the node until then.
+    pub(super) settled: Option<Time>,
     /// Questions that are still to be asked.
     pub(super) questions: u32,
     pub(super) verdict: ClockVerdict,
@@ -92,7 +96,7 @@ pub(super) struct World {
 impl Default for World {
     fn default() -> Self {
         let (mark, verdict) = (Ok("mark"), ClockVerdict::Fits);
-        Self { mark, serves: true, questions: 0, verdict, is_down: false, doubts: 0 }
+        Self { mark, serves: true, settled: None, questions: 0, verdict, is_down: false, doubts: 0 }
     }
 }
 
@@ -105,7 +109,7 @@ impl Surroundings<Fake> for World {
     }
 
     fn settled_until(&mut self) -> Option<Time> {
-        None
+        self.settled
     }
 
     fn next_question(&mut self, now: Time) -> NextQuestion<u8> {
@@ -244,10 +248,13 @@ impl Driven {
         purpose: Purpose,
         means: Option<Meaning>,
     ) -> u32 {
+        self.submit_fake(Fake { script, means, ..Fake::default() }, purpose)
+    }
+
+    pub(super) fn submit_fake(&mut self, fake: Fake, purpose: Purpose) -> u32 {
         self.numbers += 1;
-        let (heard, log) = (Some(self.heard.clone()), self.log.clone());
-        let fake = Fake { number: self.numbers, script, means, heard, unwanted: false, log };
-        self.link.submit(Job::new(fake, purpose));
+        let (number, heard, log) = (self.numbers, Some(self.heard.clone()), self.log.clone());
+        self.link.submit(Job::new(Fake { number, heard, log, ..fake }, purpose));
         self.numbers
     }
 
@@ -270,7 +277,7 @@ impl Driven {
                 }
             });
         });
-        self.link.handle_written(self.now);
+        self.link.handle_written(self.now, self.now);
         written
     }
 

@@ -18,13 +18,19 @@ impl Network {
     /// The next request on the connection.
     pub(super) fn run(&mut self, id: ConnId) {
         let conn = &mut self.conns[id];
-        let Some(Message { command, parts }) = conn.requests.pop_front() else { return };
+        let Some(Message { command, parts, by_hash }) = conn.requests.pop_front() else { return };
         let (client, node, open) = (conn.client, conn.node, conn.open && conn.reset.is_none());
         let now = self.now;
         let wall = self.nodes[node].wall(now);
         if command[0] == b"CLIENT" {
             let ended = self.end_others(node, &command[1..]);
             return self.answer(id, open, ended, wall);
+        }
+        let at = &mut self.nodes[node];
+        if !parts.is_empty() && !at.knows_script(&command[1], !by_hash) {
+            self.unknown += 1;
+            self.tell(|| format!("node {node}: NOSCRIPT to client {client}"));
+            return self.answer(id, open, Reply::Error("NOSCRIPT".to_owned()), wall);
         }
         let at = &mut self.nodes[node];
         let keys = parts.iter().flat_map(|part| part.keys.iter().map(move |key| (part, key)));

@@ -112,6 +112,8 @@ fn outage(seed: u64) -> Plan {
     plan.callers = vec![1, 1, 6];
     // The others ask sooner than it does once the nodes are back.
     plan.setups[1].backoff = crate::core::base::Backoff { min: ms(400), max: ms(800) };
+    // It connects late, if chance will have it so, and does not give up.
+    plan.setups[1].no_quorum_timeout = seconds(10);
     let (from, until) = (seconds(3), ms(5_500));
     plan.faults = vec![
         fault(Duration::ZERO, seconds(1), Fault::Crashed { client: 1 }),

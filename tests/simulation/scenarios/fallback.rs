@@ -95,9 +95,9 @@ fn the_two_ask_seldom(run: &Run) -> bool {
         line.contains("node 0:") && asked && (from..until).contains(&at)
     };
     let asked = run.story.iter().filter(asks).count();
-    // Each call has some quick ones first, for the vote seems to be split. Eight a second, each of the two; woken by each other
-    // they make ten times as many.
-    the_holder_is_respected(run) && asked <= 2 * 8 * 12
+    // Each call has some quick ones first, for the vote seems to be split: five a second, each of the two, and sixteen in the worst of
+    // 150 runs. Woken by each other they make ten times as many.
+    the_holder_is_respected(run) && asked <= 2 * 16 * 12
 }
 
 const WAITED_FOR: Scenario = Scenario { runs: 30, plan: waited_for, happened: the_two_ask_seldom };

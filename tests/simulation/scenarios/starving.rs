@@ -321,6 +321,7 @@ fn a_process_that_was_stopped_keeps_nobody_out_when_it_goes_on() {
 #[test]
 fn without_these_rules_a_process_that_was_stopped_keeps_others_out_now_and_then() {
     STOPPED.fails_at_times(&[
+        Mechanism::WritesFollow,
         Mechanism::VagueBoundsAreReplaced,
         Mechanism::FirstCallersReserve,
         Mechanism::ReservationsNeedQuorum,

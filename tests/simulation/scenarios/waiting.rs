@@ -58,7 +58,7 @@ fn a_release_before_the_subscription_is_found() {
 #[test]
 fn without_one_more_try_a_release_before_the_subscription_is_slept_through() {
     // The attempt for the sake of a reservation would find it as well.
-    let off = &[Mechanism::TryOnceSubscribed, Mechanism::WaitersReserve];
+    let off = &[Mechanism::TryOnceSubscribed, Mechanism::WaitersReserve, Mechanism::WritesFollow];
     SUBSCRIBING.mostly_breaks(off, &["waits"]);
 }
 

@@ -1,4 +1,7 @@
-//! Events in any order: each request is answered once, and no release gets lost.
+//! Events in any order: each request is answered once, no release gets lost, and none is overtaken by an earlier request for its
+//! lock.
+
+use std::collections::VecDeque;
 
 use proptest::prelude::*;
 
@@ -7,7 +10,7 @@ use super::*;
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Submit {
-        script: u8,
+        lock: u8,
         kind: u8,
     },
     /// What comes next goes well.
@@ -22,11 +25,15 @@ enum Event {
     Serves(bool),
     Doubt(bool),
     Question,
+    /// Nothing is to be asked about the node.
+    Settled(bool),
+    /// Its answers take long: then writes may follow each other.
+    Far(bool),
 }
 
 fn an_event() -> impl Strategy<Value = Event> {
     prop_oneof![
-        6 => (0..4_u8, 0..4_u8).prop_map(|(script, kind)| Event::Submit { script, kind }),
+        6 => (0..4_u8, 0..4_u8).prop_map(|(lock, kind)| Event::Submit { lock, kind }),
         20 => Just(Event::GoesOn),
         3 => (0..3_u8).prop_map(Event::Fails),
         1 => Just(Event::Closed),
@@ -37,6 +44,8 @@ fn an_event() -> impl Strategy<Value = Event> {
         1 => any::<bool>().prop_map(Event::Serves),
         1 => any::<bool>().prop_map(Event::Doubt),
         1 => Just(Event::Question),
+        2 => prop::bool::weighted(0.8).prop_map(Event::Settled),
+        2 => prop::bool::weighted(0.8).prop_map(Event::Far),
     ]
 }
 
@@ -54,18 +63,69 @@ struct Model {
     /// Releases that a server has answered.
     delivered: Vec<u32>,
     connections: u64,
+    /// The time that an answer takes.
+    takes: Duration,
+    /// The requests of each call that is on its way, and those that the server has run, in order.
+    called: VecDeque<Vec<u32>>,
+    run: Vec<u32>,
+    /// The lock of each request, and how its caller says that it does not want it any more: as soon as it submits the release.
+    locks: Vec<(u8, Rc<Cell<bool>>)>,
 }
 
 impl Model {
+    fn new() -> Self {
+        Self {
+            driven: Driven::new(),
+            submitted: Vec::new(),
+            releases: Vec::new(),
+            delivered: Vec::new(),
+            connections: 0,
+            takes: Duration::ZERO,
+            called: VecDeque::new(),
+            run: Vec::new(),
+            locks: Vec::new(),
+        }
+    }
+
+    fn write(&mut self) {
+        for command in self.driven.written() {
+            let numbers = command.trim_matches(|c: char| !c.is_ascii_digit()).split(' ');
+            if command.starts_with(|c: char| c.is_ascii_digit() || c == '[') {
+                self.called.push_back(numbers.filter_map(|it| it.parse().ok()).collect());
+            }
+        }
+    }
+
+    /// The next call is answered; the server has made it if it `runs`.
+    fn called(&mut self, runs: bool) {
+        self.run.extend(self.called.pop_front().into_iter().flatten().filter(|_| runs));
+    }
+
+    /// A release, and an earlier request for its lock that the server has run behind it.
+    fn overtaken(&self) -> Option<(u32, u32)> {
+        let lock = |number: u32| self.locks[number as usize - 1].0;
+        let mut releases = self.run.iter().enumerate();
+        releases.find_map(|(at, release)| {
+            let is_late = |it: &&u32| **it < *release && lock(**it) == lock(*release);
+            let behind = self.run[at..].iter().filter(|it| !self.releases.contains(it));
+            let late = behind.copied().find(|it| is_late(&it));
+            late.filter(|_| self.releases.contains(release)).map(|late| (*release, late))
+        })
+    }
+
     fn step(&mut self, goes: Goes) {
+        let step = self.driven.poll();
         let driven = &mut self.driven;
-        match driven.poll() {
+        if let Step::Read(..) = step {
+            driven.now = driven.now.after(self.takes);
+        }
+        match step {
             Step::Connect => {
                 self.connections += 1;
                 let opened = Opened { run: "run".to_owned(), id: Some(self.connections) };
                 driven.link.handle_opened(opened, driven.now);
             }
-            Step::Write => _ = driven.written(),
+            Step::Write => self.write(),
             Step::Read(Awaited::Ended, _) => {
                 driven.link.handle_ended(goes == Goes::Well, driven.now)
             }
@@ -89,7 +149,9 @@ impl Model {
                     Goes::Wrong(_) if requests > 1 => Reply::Batch(Answers::NothingDone),
                     Goes::Wrong(_) => well,
                 };
+                let runs = matches!(reply, Reply::Value(_) | Reply::Batch(Answers::Each(_)));
                 driven.link.handle_answer(reply, driven.now, &mut driven.world);
+                self.called(runs);
             }
             Step::Read(Awaited::Clock, _) => {
                 driven.link.handle_clock((), driven.now, &mut driven.world);
@@ -110,7 +172,7 @@ impl Model {
 
     fn handle(&mut self, event: Event) {
         match event {
-            Event::Submit { script, kind } if self.driven.link.room() > 0 => {
+            Event::Submit { lock, kind } if self.driven.link.room() > 0 => {
                 let purpose = match kind {
                     0 => Purpose::Anyway,
                     1 => Purpose::Holding,
@@ -118,7 +180,18 @@ impl Model {
                     _ => release(),
                 };
                 let means = (kind == 2).then_some(Meaning::Granted);
-                let number = self.driven.submit_that_means(script, purpose, means);
+                // One lock is of one kind: batches make calls of the locks 0 and 2.
+                let unwanted: Rc<Cell<bool>> = Rc::default();
+                let fake =
+                    Fake { script: lock, means, unwanted: unwanted.clone(), ..Fake::default() };
+                if kind == 3 {
+                    let of_lock = self.locks.iter().filter(|(of, _)| *of == lock);
+                    of_lock.for_each(|(_, unwanted)| unwanted.set(true));
+                }
+                let number = self.driven.submit_fake(fake, purpose);
+                // A release is wanted for as long as it is not told.
+                let unwanted = if kind == 3 { Rc::default() } else { unwanted };
+                self.locks.push((lock, unwanted));
                 self.submitted.push(number);
                 if kind == 3 {
                     self.releases.push(number);
@@ -127,8 +200,10 @@ impl Model {
             Event::Submit { .. } => {}
             Event::GoesOn => self.step(Goes::Well),
             Event::Fails(how) => self.step(Goes::Wrong(how)),
-            Event::Closed => self.driven.broken(true),
-            Event::Silent => self.driven.broken(false),
+            Event::Closed | Event::Silent => {
+                self.called.clear();
+                self.driven.broken(matches!(event, Event::Closed));
+            }
             Event::NotOpened => {
                 let Driven { link, world, now, .. } = &mut self.driven;
                 link.handle_not_opened("refused", *now, world);
@@ -145,6 +220,11 @@ impl Model {
                     if it { ClockVerdict::Doubtful } else { ClockVerdict::Fits };
             }
             Event::Question => self.driven.world.questions += 1,
+            Event::Settled(it) => {
+                let long = self.driven.now.after(Duration::from_secs(3_600));
+                self.driven.world.settled = it.then_some(long);
+            }
+            Event::Far(it) => self.takes = Duration::from_millis(it.into()),
         }
         self.note();
     }
@@ -157,9 +237,7 @@ proptest! {
     fn each_request_is_answered_once_and_no_release_gets_lost(
         events in prop::collection::vec(an_event(), 0..120),
     ) {
-        let (driven, none) = (Driven::new(), Vec::new);
-        let mut model =
-            Model { driven, submitted: none(), releases: none(), delivered: none(), connections: 0 };
+        let mut model = Model::new();
         events.into_iter().for_each(|event| model.handle(event));
         // All goes well from here on.
         model.driven.world = World::default();
@@ -168,8 +246,13 @@ proptest! {
         }
         let mut heard: Vec<_> = model.driven.heard.borrow().iter().map(|it| it.0).collect();
         heard.sort_unstable();
-        prop_assert_eq!(&heard, &model.submitted, "each is answered once");
+        let dropped = |number: &u32| model.locks[*number as usize - 1].1.get();
+        let twice = heard.windows(2).find(|two| two[0] == two[1]);
+        prop_assert_eq!(twice, None, "each is answered once at most");
+        let mut unanswered = model.submitted.iter().filter(|it| !heard.contains(it));
+        prop_assert!(unanswered.all(dropped), "each is answered that is wanted");
         prop_assert!(!model.driven.link.keeps_any(), "what was kept is told");
+        prop_assert_eq!(model.overtaken(), None);
         let log = model.driven.log.borrow();
         for number in &model.releases {
             let prefix = format!("{number} over ");

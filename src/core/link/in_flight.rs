@@ -1,0 +1,171 @@
+//! The writes on their way to a node: each has answers that are still to come.
+//!
+//! Over a network, a write follows another one before that is answered. The server reads them in order. A request of the first that
+//! goes out again runs behind those of the others; among these may be its release, but then its caller does not want it any more.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use super::super::base::{Mechanism, Time};
+use super::driver::{Awaited, Event, Request, Surroundings};
+use super::exchange::{Exchange, Left, Manner};
+use super::job::Job;
+
+/// The most writes on their way to one node.
+const MOST: u32 = 4;
+
+/// The round trip from which on a write follows another one that is not answered. Below it, what waits for the answer goes out in one
+/// write then, which costs the server and the client less than several.
+const FAR: Duration = Duration::from_micros(400);
+
+/// The least time between two writes. What comes meanwhile goes out in one.
+const BETWEEN: Duration = Duration::from_micros(100);
+
+/// The time for which the shortest round trip counts, at least. A server that is loaded answers late, and is no farther away.
+const WINDOW: Duration = Duration::from_secs(5);
+
+/// The writes on their way, in order.
+pub(super) struct InFlight<R: Request>(VecDeque<Exchange<R>>);
+
+impl<R: Request> InFlight<R> {
+    pub(super) const fn new() -> Self {
+        Self(VecDeque::new())
+    }
+
+    /// One more is to be written.
+    pub(super) fn push(&mut self, next: Exchange<R>) {
+        self.0.push_back(next);
+    }
+
+    /// Returns the write whose answers come next.
+    pub(super) fn first(&self) -> Option<&Exchange<R>> {
+        self.0.front()
+    }
+
+    /// Returns that one and those behind it.
+    pub(super) fn first_and_later(&mut self) -> Option<(&mut Exchange<R>, &mut [Exchange<R>])> {
+        self.0.make_contiguous().split_first_mut()
+    }
+
+    /// Returns the one that is still to be written.
+    pub(super) fn unwritten(&mut self) -> Option<&mut Exchange<R>> {
+        self.0.iter_mut().find(|exchange| !exchange.is_written)
+    }
+
+    /// Returns true if all of them are written.
+    pub(super) fn is_written(&self) -> bool {
+        self.0.iter().all(|exchange| exchange.is_written)
+    }
+
+    /// Returns how many more requests one more write may have. The requests of all writes together are as many as go into one: what
+    /// is on its way to a server that hangs leaves room in the socket for final releases.
+    pub(super) fn room(&self, most: usize) -> usize {
+        let is_plain = |exchange: &Exchange<R>| exchange.is_plain() && exchange.is_written;
+        if self.0.len() < MOST as usize && self.0.iter().all(is_plain) {
+            most.saturating_sub(self.0.iter().map(Exchange::requests).sum())
+        } else {
+            0
+        }
+    }
+
+    /// Returns when the last one was written.
+    pub(super) fn last_sent(&self) -> Option<Time> {
+        self.0.back().map(|exchange| exchange.sent)
+    }
+
+    /// The node's clock was read behind the answers to the first one: see [`Exchange::handle_clock`]. `None`: it is read again.
+    pub(super) fn handle_clock<S: Surroundings<R>>(
+        &mut self,
+        clock: S::Clock,
+        around: &mut S,
+        events: (&mut VecDeque<Event<R>>, Time),
+    ) -> Option<Left<R>> {
+        let (first, later) = self.first_and_later()?;
+        if !matches!(first.awaited(), Awaited::Clock) {
+            return None;
+        }
+        let left = first.handle_clock(clock, around, later, events)?;
+        self.0.pop_front();
+        Some(left)
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Returns true if no answer is awaited any more.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The connection is of no use any more: see [`Exchange::unanswered`].
+    pub(super) fn take_unanswered(&mut self) -> Option<(Vec<Job<R>>, Manner)> {
+        let each = self.0.drain(..).map(Exchange::unanswered);
+        each.reduce(|first, next| put_behind(first, next)).filter(|(jobs, _)| !jobs.is_empty())
+    }
+}
+
+/// Requests that go out again, behind others that do.
+pub(super) fn put_behind<R>(
+    (mut jobs, manner): (Vec<Job<R>>, Manner),
+    (more, other): (Vec<Job<R>>, Manner),
+) -> (Vec<Job<R>>, Manner) {
+    jobs.extend(more);
+    (jobs, manner.and(other))
+}
+
+/// The shortest round trip to a node, as it was measured lately.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RoundTrip {
+    /// In the present window of time, and in the one before it.
+    least: Option<Duration>,
+    before: Option<Duration>,
+    since: Time,
+}
+
+impl RoundTrip {
+    pub(super) fn new(now: Time) -> Self {
+        Self { least: None, before: None, since: now }
+    }
+
+    /// An answer took so long.
+    pub(super) fn note(&mut self, took: Duration, now: Time) {
+        if self.since.after(WINDOW) <= now {
+            (self.before, self.least, self.since) = (self.least.take(), None, now);
+        }
+        self.least = Some(self.least.map_or(took, |least| least.min(took)));
+    }
+
+    /// Returns the least time between two writes, if one may follow another that is not answered.
+    pub(super) fn between_writes(&self) -> Option<Duration> {
+        let least = self.least.into_iter().chain(self.before).min()?;
+        let is_far = least >= FAR && Mechanism::WritesFollow.is_on();
+        is_far.then(|| BETWEEN.max(least / MOST))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Time {
+        Time::from_start(Duration::from_millis(ms))
+    }
+
+    #[test]
+    fn one_quick_answer_counts_for_as_long_as_a_window_and_one_more_at_most() {
+        let mut trip = RoundTrip::new(at(0));
+        assert_eq!(trip.between_writes(), None, "nothing is known");
+        trip.note(Duration::from_millis(40), at(10));
+        assert_eq!(trip.between_writes(), Some(Duration::from_millis(10)));
+        trip.note(FAR, at(20));
+        assert_eq!(trip.between_writes(), Some(BETWEEN));
+        trip.note(FAR / 2, at(30));
+        assert_eq!(trip.between_writes(), None);
+        trip.note(FAR, at(5_000));
+        assert_eq!(trip.between_writes(), None, "of the window before");
+        trip.note(FAR, at(10_000));
+        assert_eq!(trip.between_writes(), Some(BETWEEN));
+    }
+}

@@ -1,0 +1,234 @@
+//! Writes that follow each other to a node that is far away.
+
+use super::super::super::base::without;
+use super::*;
+
+const ROUND_TRIP: Duration = Duration::from_millis(10);
+
+/// So far away, a write may follow another one after that time.
+const LATER: Duration = Duration::from_millis(3);
+
+/// A machine for a node that is far away, with one request on its way.
+fn far() -> Driven {
+    let mut driven = Driven::up();
+    driven.world.settled = Some(driven.now.after(Duration::from_secs(60)));
+    driven.submit(1, Purpose::Anyway);
+    driven.write();
+    answer(&mut driven);
+    assert_eq!(driven.take_heard().len(), 1);
+    assert!(driven.link.is_far());
+    driven.submit(1, Purpose::Anyway);
+    assert_eq!(driven.write(), ["2", "time"]);
+    driven
+}
+
+fn answer(driven: &mut Driven) {
+    driven.now = driven.now.after(ROUND_TRIP);
+    driven.answer(Reply::Value(1));
+    driven.clock();
+}
+
+/// What is written after a while, if anything is.
+fn later(driven: &mut Driven) -> Option<Vec<String>> {
+    driven.now = driven.now.after(LATER);
+    (driven.poll() == Step::Write).then(|| driven.written())
+}
+
+fn texts(written: &[&str]) -> Option<Vec<String>> {
+    Some(written.iter().map(|it| (*it).to_owned()).collect())
+}
+
+#[test]
+fn a_write_follows_another_one_to_a_far_node_after_a_while_and_each_has_its_answers() {
+    let mut driven = far();
+    driven.submit(1, Purpose::Anyway);
+    assert!(matches!(driven.poll(), Step::Read(..)), "what comes in that time goes along");
+    let Some(at) = driven.link.writes_at() else { panic!("it may follow") };
+    driven.submit(1, Purpose::Anyway);
+    driven.now = at;
+    assert_eq!(driven.write(), ["3", "4", "time"]);
+    assert_eq!(driven.link.writes_at(), None);
+    answer(&mut driven);
+    assert_eq!(driven.link.sent(), Some(at), "the clock of the next one is read by that");
+    driven.answer(Reply::Value(5));
+    driven.answer(Reply::Error("no"));
+    driven.clock();
+    assert_eq!(driven.take_heard(), [(2, Ok(1)), (3, Ok(5)), (4, Err(Failure::Error))]);
+    assert!(matches!(driven.poll(), Step::Wait(_)));
+}
+
+#[test]
+fn a_node_nearby_gets_what_waits_in_one_write_behind_the_answers() {
+    let mut driven = far();
+    driven.now = driven.now.after(Duration::from_micros(100));
+    driven.answer(Reply::Value(1));
+    driven.clock();
+    driven.submit(1, Purpose::Anyway);
+    assert_eq!(driven.write(), ["3", "time"]);
+    driven.submit(1, Purpose::Anyway);
+    assert_eq!((driven.link.room(), later(&mut driven)), (0, None));
+}
+
+#[test]
+fn a_request_that_goes_out_again_does_not_run_behind_its_release() {
+    let mut driven = far();
+    let unwanted: Rc<Cell<bool>> = Rc::default();
+    driven.submit_fake(
+        Fake { script: 1, unwanted: unwanted.clone(), ..Fake::default() },
+        Purpose::Taking,
+    );
+    assert_eq!(later(&mut driven), texts(&["3", "time"]));
+    // Its caller gives it up, and another client has the server know the script of the release.
+    unwanted.set(true);
+    driven.submit(3, release());
+    assert_eq!(later(&mut driven), texts(&["4+", "time"]), "it does not wait for the answers");
+    answer(&mut driven);
+    driven.answer(Reply::NoScript);
+    driven.clock();
+    answer(&mut driven);
+    assert!(matches!(driven.poll(), Step::Wait(_)));
+    assert_eq!(driven.events, ["unwanted"]);
+}
+
+#[test]
+fn nothing_follows_while_requests_go_out_again_and_they_keep_their_order() {
+    let mut driven = far();
+    (0..3).for_each(|_| _ = driven.submit(1, Purpose::Anyway));
+    assert_eq!(later(&mut driven), texts(&["3", "4", "5", "time"]));
+    driven.answer(Reply::NoScript);
+    driven.clock();
+    driven.submit(1, Purpose::Anyway);
+    assert_eq!((driven.link.room(), later(&mut driven)), (0, None));
+    for reply in [Reply::Value(3), Reply::NoScript, Reply::Value(5)] {
+        driven.answer(reply);
+    }
+    driven.clock();
+    assert_eq!(driven.write(), ["2+", "4", "time"]);
+    assert_eq!(later(&mut driven), None, "not beside those that go out again");
+    (0..2).for_each(|_| driven.answer(Reply::Value(1)));
+    driven.clock();
+    assert_eq!(driven.write(), ["6", "time"]);
+}
+
+#[test]
+fn a_source_that_the_server_refuses_is_not_known_to_the_writes_behind_it_either() {
+    let mut driven = far();
+    driven.submit(5, Purpose::Anyway);
+    assert_eq!(later(&mut driven), texts(&["3+", "time"]));
+    driven.submit(5, Purpose::Anyway);
+    assert_eq!(later(&mut driven), texts(&["4", "time"]));
+    answer(&mut driven);
+    driven.answer(Reply::Error("no memory"));
+    driven.clock();
+    driven.answer(Reply::NoScript);
+    driven.clock();
+    assert_eq!(driven.world.doubts, 0, "it has forgotten nothing");
+    assert_eq!(driven.write(), ["4+", "time"]);
+}
+
+#[test]
+fn all_that_is_on_its_way_goes_out_again_over_the_next_connection_in_its_order() {
+    let mut driven = far();
+    driven.submit(1, Purpose::Anyway);
+    assert_eq!(later(&mut driven), texts(&["3", "time"]));
+    driven.submit(1, release());
+    driven.broken(true);
+    driven.opened(2);
+    driven.write();
+    driven.link.handle_ended(true, driven.now);
+    assert_eq!(driven.write(), ["2+", "3", "time"], "one write");
+    (0..2).for_each(|_| driven.answer(Reply::Value(1)));
+    driven.clock();
+    assert_eq!(driven.write(), ["4", "time"]);
+}
+
+#[test]
+fn a_question_and_releases_that_are_kept_wait_for_all_answers() {
+    let kept = |number| Job::new(Fake { number, script: 1, ..Fake::default() }, release());
+    for asks in [true, false] {
+        let mut driven = far();
+        driven.submit(1, Purpose::Anyway);
+        match asks {
+            true => (driven.world.settled, driven.world.questions) = (None, 1),
+            false => driven.link.keep(kept(7), driven.now),
+        }
+        assert_eq!(later(&mut driven), None);
+        assert_eq!(driven.link.room(), 0, "it ends although others come");
+        answer(&mut driven);
+        let expected: &[&str] = if asks { &["ask 7+"] } else { &["7", "3", "time"] };
+        assert_eq!(driven.write(), expected);
+    }
+}
+
+#[test]
+fn the_requests_on_their_way_are_no_more_than_go_into_one_write() {
+    let mut driven = far();
+    let mut most = 1;
+    while driven.link.room() > 0 {
+        for _ in 0..driven.link.room().min(100) {
+            driven.submit(1, Purpose::Anyway);
+            most += 1;
+        }
+        if later(&mut driven).is_none() {
+            break;
+        }
+    }
+    assert_eq!(most, MOST_WRITTEN);
+    let mut driven = far();
+    let mut writes = 1;
+    while driven.link.room() > 0 {
+        driven.submit(1, Purpose::Anyway);
+        assert!(later(&mut driven).is_some());
+        writes += 1;
+    }
+    assert_eq!(writes, 4);
+}
+
+#[test]
+fn grants_that_were_on_their_way_when_a_clock_had_moved_do_not_count() {
+    let run = || {
+        let mut driven = far();
+        driven.submit_that_means(1, Purpose::Taking, Some(Meaning::Granted));
+        assert!(later(&mut driven).is_some());
+        driven.world.verdict = ClockVerdict::Moved;
+        answer(&mut driven);
+        driven.world.verdict = ClockVerdict::Fits;
+        answer(&mut driven);
+        let answers = driven.take_heard();
+        // What is asked from now on counts.
+        driven.submit_that_means(1, Purpose::Taking, Some(Meaning::Granted));
+        driven.write();
+        answer(&mut driven);
+        assert_eq!(driven.take_heard(), [(4, Ok(1))]);
+        answers[1].1
+    };
+    assert_eq!(run(), Err(Failure::NotAdmitted));
+    assert_eq!(without(&[Mechanism::DoubtsReachBack], run), Ok(1));
+}
+
+#[test]
+fn a_doubt_about_a_clock_is_settled_by_the_next_reading_on_its_way_and_no_more_than_twice() {
+    for fits in [true, false] {
+        let mut driven = far();
+        answer(&mut driven);
+        driven.take_heard();
+        let first = driven.submit_that_means(1, Purpose::Taking, Some(Meaning::Granted));
+        driven.write();
+        let second = driven.submit_that_means(1, Purpose::Taking, Some(Meaning::Granted));
+        assert!(later(&mut driven).is_some());
+        driven.world.verdict = ClockVerdict::Doubtful;
+        answer(&mut driven);
+        assert_eq!(driven.take_heard(), []);
+        if fits {
+            driven.world.verdict = ClockVerdict::Fits;
+            answer(&mut driven);
+            assert_eq!(driven.take_heard(), [(first, Ok(1)), (second, Ok(1))]);
+            continue;
+        }
+        answer(&mut driven);
+        assert_eq!(driven.write(), ["time"], "nothing else is on its way");
+        driven.clock();
+        let error = Err(Failure::Error);
+        assert_eq!(driven.take_heard(), [(first, error), (second, error)]);
+    }
+}

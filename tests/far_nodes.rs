@@ -1,0 +1,46 @@
+//! A node that is far away: requests go out before the answers to earlier ones.
+
+mod support;
+
+use std::thread;
+use std::time::Duration;
+
+use redis::Value;
+use support::clients::connected;
+use support::proxy::Proxy;
+use support::{Server, wait_until};
+
+use quorlock::Quorlock;
+
+/// Far enough for several writes on their way.
+const LATE: Duration = Duration::from_millis(5);
+const LIMIT: Duration = Duration::from_secs(60);
+
+#[test]
+fn a_request_goes_out_although_an_earlier_one_is_not_answered() {
+    let server = Server::start();
+    let proxy = Proxy::start(server.port());
+    proxy.delay(LATE);
+    // So long, the connection lives without an answer.
+    let builder = Quorlock::builder().nodes([proxy.url()]).ttl(LIMIT * 5).max_ttl(LIMIT * 5);
+    let locks = connected(builder.restart_quarantine(false).node_timeout(LIMIT));
+    let lock_and_unlock = |name: &str| locks.lock(name).and_then(|guard| guard.unlock());
+    lock_and_unlock("warm").expect("it is free");
+    proxy.hold_answers(true);
+    let is_locked =
+        |name: &str| server.command(&["EXISTS", &format!("quorlock:{name}")]) == Value::Int(1);
+    thread::scope(|scope| {
+        let holders = ["one", "two", "three"].map(|name| {
+            let holder = scope.spawn(move || lock_and_unlock(name));
+            wait_until(&format!("the server has run the request {name}"), LIMIT, || {
+                is_locked(name)
+            });
+            holder
+        });
+        proxy.hold_answers(false);
+        for holder in holders {
+            holder.join().expect("no panic").expect("it is free");
+        }
+    });
+    server.wait_no_keys_in(0);
+}
