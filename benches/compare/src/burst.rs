@@ -6,13 +6,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::contestant::{Contestant, Ending, Ours, all_on};
+use super::distance::Reach;
 use super::others::Rslock;
 use super::report::Goal;
 use super::server::Servers;
 use super::turns::quantile;
 use super::{Pictures, Settings};
 
-const NODES: usize = 5;
+const NODES: [usize; 2] = [5, 1];
 const CONTENDERS: usize = 32;
 const HOLD: Duration = Duration::from_millis(1);
 /// How long there are new rounds within a turn.
@@ -29,18 +30,25 @@ struct Round {
 }
 
 pub(crate) fn run(settings: &Settings, _: &mut Pictures) {
-    let servers = &Servers::start(NODES);
-    let one = Ours::new(servers.urls(), "burst", all_on, Ending::Unlock);
-    let each: Vec<_> = (0..CONTENDERS)
-        .map(|_| Ours::new(servers.urls(), "burst", all_on, Ending::Unlock))
-        .collect();
-    let rslock = Rslock::new(servers.urls()).impatient(Duration::from_millis(10));
+    for nodes in NODES {
+        measure(settings, nodes);
+    }
+}
+
+fn measure(settings: &Settings, nodes: usize) {
+    let servers = &Servers::start(nodes);
+    let reach = Reach::new(servers, &settings.round_trips);
+    let one = Ours::new(reach.urls(), "burst", all_on, Ending::Unlock);
+    let each: Vec<_> =
+        (0..CONTENDERS).map(|_| Ours::new(reach.urls(), "burst", all_on, Ending::Unlock)).collect();
+    let rslock = Rslock::new(reach.urls()).impatient(Duration::from_millis(10));
     let contestants: [(&str, Vec<&dyn Contestant>); 3] = [
         ("quorlock, one client", vec![&one; CONTENDERS]),
         ("quorlock, 32 clients", each.iter().map(|each| each as &dyn Contestant).collect()),
         ("rslock, 10 ms", vec![&rslock; CONTENDERS]),
     ];
-    let turns = (settings.seconds / TURN.as_secs_f64() / contestants.len() as f64) as usize;
+    let parts = (contestants.len() * NODES.len()) as f64;
+    let turns = (settings.seconds / TURN.as_secs_f64() / parts) as usize;
     let mut all = [(); 3].map(|()| Vec::new());
     for _ in 0..turns.max(1) {
         for ((_, clients), rounds) in contestants.iter().zip(&mut all) {
@@ -49,7 +57,7 @@ pub(crate) fn run(settings: &Settings, _: &mut Pictures) {
     }
 
     println!(
-        "\n{CONTENDERS} contenders at one instant on a free name, held {HOLD:?}, {NODES} nodes"
+        "\n{CONTENDERS} contenders at one instant on a free name, held {HOLD:?}, {nodes} nodes"
     );
     println!("                                first has it, ms     all are through, ms");
     println!("                       rounds   median      p99     median     p99     max");

@@ -11,6 +11,12 @@ use super::server::wait_until;
 pub(crate) trait Contestant: Sync {
     /// Somebody who wants the lock `name`, made on the thread that uses it.
     fn caller<'a>(&'a self, name: &str) -> Caller<'a>;
+
+    /// Has so many callers lock and unlock a name of their own each, for as long as `span`, and returns how long each of these took.
+    /// `None`: callers are threads.
+    fn without_threads(&self, _callers: usize, _span: Duration) -> Option<Vec<Duration>> {
+        None
+    }
 }
 
 /// Waits for the lock, runs what it is given while it holds it, and gives it back.

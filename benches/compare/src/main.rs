@@ -3,6 +3,7 @@
 //!
 //! `cargo run --release -p compare`, with the names of some scenarios for those alone;
 //! `--seconds N` is about how long each of them takes; `--quick` shows in seconds that each one runs;
+//! `--rtt MS` puts the servers of `uncontended`, `throughput` and `burst` so far away, `--rtt 0,0,0,0,40` the fifth alone;
 //! `--draw FOLDER` writes two pictures, of what was measured in this run.
 //!
 //! A benchmark is no test: where there is a goal, PASS or FAIL is printed beside the figure, and the
@@ -19,6 +20,7 @@ use svg::{Chart, Plot};
 mod burst;
 mod contest;
 mod contestant;
+mod distance;
 mod floor;
 mod growth;
 mod handover;
@@ -30,6 +32,7 @@ mod report;
 mod spent;
 mod starvation;
 mod svg;
+mod threaded;
 mod throughput;
 mod turns;
 mod uncontended;
@@ -59,6 +62,8 @@ pub(crate) struct Settings {
     turn: Duration,
     /// Just so long that each thing is done once.
     quick: bool,
+    /// The round trip to each node, if that takes any longer than on this machine.
+    round_trips: Vec<Duration>,
 }
 
 /// What is to be drawn.
@@ -78,20 +83,31 @@ impl Settings {
 
 fn main() {
     let turn = Duration::from_millis(150);
-    let mut settings = Settings { seconds: 25.0, turn, quick: false };
+    let mut settings = Settings { seconds: 25.0, turn, quick: false, round_trips: Vec::new() };
     let mut folder = None;
     let mut chosen = Vec::new();
     let mut arguments = std::env::args().skip(1).peekable();
     if arguments.next_if(|argument| argument == process::ARGUMENT).is_some() {
         return process::run(arguments);
     }
+    if arguments.next_if(|argument| argument == distance::ARGUMENT).is_some() {
+        return distance::run(arguments);
+    }
     while let Some(argument) = arguments.next() {
         match &*argument {
             "--quick" => {
                 let turn = Duration::from_millis(50);
-                settings = Settings { seconds: 1.0, turn, quick: true };
+                settings = Settings { seconds: 1.0, turn, quick: true, ..settings };
             }
             "--draw" => folder = Some(PathBuf::from(arguments.next().unwrap_or_else(|| usage()))),
+            "--rtt" => {
+                let figures = arguments.next().unwrap_or_else(|| usage());
+                let ms =
+                    |figure: &str| figure.parse().ok().filter(|ms| (0.0..=1_000.0).contains(ms));
+                let round_trips = figures.split(',').map(|figure| ms(figure).map(|ms| ms / 1e3));
+                let round_trips = round_trips.map(|it| it.map(Duration::from_secs_f64)).collect();
+                settings.round_trips = Option::unwrap_or_else(round_trips, || usage());
+            }
             "--seconds" => {
                 let seconds = arguments.next().and_then(|n| n.parse().ok());
                 settings.seconds = seconds.unwrap_or_else(|| usage());
@@ -107,6 +123,9 @@ fn main() {
     }
     let cores = thread::available_parallelism().map_or(1, usize::from);
     println!("{cores} cores; turns of {:?}", settings.turn);
+    if !settings.round_trips.is_empty() {
+        println!("round trips of {:?} more, where distance is measured", settings.round_trips);
+    }
     let mut pictures = Pictures::default();
     for (_, scenario) in chosen {
         scenario(&settings, &mut pictures);
@@ -128,6 +147,9 @@ fn main() {
 
 fn usage() -> ! {
     let names: Vec<_> = SCENARIOS.iter().map(|(name, _)| *name).collect();
-    eprintln!("usage: compare [{}] [--seconds N] [--quick] [--draw FOLDER]", names.join("|"));
+    eprintln!(
+        "usage: compare [{}] [--seconds N] [--quick] [--rtt MS[,MS..]] [--draw FOLDER]",
+        names.join("|")
+    );
     std::process::exit(2)
 }

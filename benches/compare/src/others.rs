@@ -1,7 +1,8 @@
 //! The crates `rslock` and `redlock`.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use futures_util::future::join_all;
 use redlock::RedLock;
 use rslock::LockManager;
 use tokio::runtime::Runtime;
@@ -46,6 +47,52 @@ impl Contestant for Rslock {
             inside();
             self.runtime.block_on(guard.release());
         })
+    }
+}
+
+/// The crate `rslock` with tasks as callers, all of them and its connections on one thread: its best form.
+pub(crate) struct RslockTasks {
+    manager: LockManager,
+    runtime: Runtime,
+}
+
+impl RslockTasks {
+    pub(crate) fn new(urls: Vec<String>) -> Self {
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = runtime.enable_all().build().expect("there are file descriptors");
+        let tasks = Self { manager: LockManager::new(urls), runtime };
+        // It connects with its first lock.
+        tasks.caller("first")(&mut || {});
+        tasks
+    }
+}
+
+impl Contestant for RslockTasks {
+    fn caller<'a>(&'a self, name: &str) -> Caller<'a> {
+        let key = format!("rslock:{name}");
+        Box::new(move |inside| {
+            let acquire = self.manager.acquire(key.as_str(), TTL);
+            let guard = self.runtime.block_on(acquire).expect("it tries until it has the lock");
+            inside();
+            self.runtime.block_on(guard.release());
+        })
+    }
+
+    fn without_threads(&self, callers: usize, span: Duration) -> Option<Vec<Duration>> {
+        let until = Instant::now() + span;
+        let task = async |caller: usize| {
+            let key = format!("rslock:own/{caller}");
+            let mut times = Vec::new();
+            while Instant::now() < until {
+                let start = Instant::now();
+                let guard = self.manager.acquire(key.as_str(), TTL).await;
+                guard.expect("it tries until it has the lock").release().await;
+                times.push(start.elapsed());
+            }
+            times
+        };
+        let all = self.runtime.block_on(join_all((0..callers).map(task)));
+        Some(all.into_iter().flatten().collect())
     }
 }
 

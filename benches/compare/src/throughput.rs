@@ -1,38 +1,55 @@
 //! Many threads, each on a name of its own.
 
 use super::contestant::{Contestant, Ending, Ours, all_on, bare};
-use super::others::{Redlock, Rslock};
+use super::distance::Reach;
+use super::others::{Redlock, Rslock, RslockTasks};
 use super::packed::Packed;
 use super::report::{Goal, Row, table};
-use super::server::{Server, Servers};
+use super::server::Servers;
 use super::svg::Chart;
+use super::threaded::Threaded;
 use super::turns::{Turn, interleave, on_own_names, ratio};
 use super::{Pictures, Settings};
+use quorlock::Builder;
 
-const NODES: usize = 5;
-/// How many threads, and what share of the packed floor is the goal, with everything on and bare.
-const THREADS: [(usize, f64, f64); 2] = [(8, 0.9, 1.0), (64, 0.6, 0.7)];
+/// How many threads, and the goal's share of the threaded floor, with everything on and bare.
+type Goals = [(usize, f64, f64); 2];
 
-/// With as many threads it is in the picture.
-const DRAWN: usize = 64;
+/// For so many nodes.
+const ROUNDS: [(usize, Goals); 2] =
+    [(5, [(8, 0.6, 0.8), (64, 0.5, 0.8)]), (1, [(8, 0.65, 0.9), (64, 0.6, 0.9)])];
+
+/// With as many nodes and threads it is in the picture.
+const DRAWN: (usize, usize) = (5, 64);
 
 pub(crate) fn run(settings: &Settings, pictures: &mut Pictures) {
-    let servers = &Servers::start(NODES);
-    let ports: Vec<_> = servers.iter().map(Server::port).collect();
-    let contestants: [(&str, Box<dyn Contestant>); 6] = [
-        ("packed floor", Box::new(Packed::new(ports))),
-        ("quorlock, unlock", Box::new(Ours::new(servers.urls(), "a", all_on, Ending::Unlock))),
-        ("quorlock, drop", Box::new(Ours::new(servers.urls(), "c", all_on, Ending::Drop))),
-        ("  bare, unlock", Box::new(Ours::new(servers.urls(), "b", bare, Ending::Unlock))),
-        ("rslock", Box::new(Rslock::new(servers.urls()))),
-        ("redlock", Box::new(Redlock::new(servers.urls()))),
+    for (nodes, goals) in ROUNDS {
+        measure(settings, pictures, nodes, goals);
+    }
+}
+
+fn measure(settings: &Settings, pictures: &mut Pictures, nodes: usize, goals: Goals) {
+    let servers = &Servers::start(nodes);
+    let reach = Reach::new(servers, &settings.round_trips);
+    let ours = |prefix, build: fn(Builder) -> Builder, ending| {
+        Box::new(Ours::new(reach.urls(), prefix, build, ending)) as Box<dyn Contestant>
+    };
+    let contestants: [(&str, Box<dyn Contestant>); 8] = [
+        ("threaded floor", Box::new(Threaded::new(reach.ports.clone()))),
+        ("packed floor", Box::new(Packed::new(reach.ports.clone()))),
+        ("quorlock, unlock", ours("a", all_on, Ending::Unlock)),
+        ("quorlock, drop", ours("c", all_on, Ending::Drop)),
+        ("  bare, unlock", ours("b", bare, Ending::Unlock)),
+        ("rslock, tasks", Box::new(RslockTasks::new(reach.urls()))),
+        ("rslock, threads", Box::new(Rslock::new(reach.urls()))),
+        ("redlock", Box::new(Redlock::new(reach.urls()))),
     ];
-    for (threads, all_on, bare) in THREADS {
-        let turns = settings.turns(THREADS.len() * contestants.len());
+    for (threads, all_on, bare) in goals {
+        let turns = settings.turns(ROUNDS.len() * goals.len() * contestants.len());
         let all = interleave(contestants.len(), turns, |i| {
             on_own_names(servers, &*contestants[i].1, threads, settings.turn)
         });
-        let goals = [None, Some(all_on), None, Some(bare), None, None];
+        let goals = [None, None, Some(all_on), None, Some(bare), None, None, None];
         let rows: Vec<_> = contestants
             .iter()
             .zip(&all)
@@ -46,19 +63,19 @@ pub(crate) fn run(settings: &Settings, pictures: &mut Pictures) {
             .collect();
         table(
             &format!(
-                "Throughput, {threads} threads on names of their own, {NODES} nodes; ratio: locks \
-                 per second to the packed floor's"
+                "Throughput, {threads} threads on names of their own, {nodes} nodes; ratio: locks \
+                 per second to the threaded floor's"
             ),
             &rows,
         );
-        if threads == DRAWN {
+        if (nodes, threads) == DRAWN {
             let drawn = rows.iter().filter(|row| !row.name.starts_with(' '));
             pictures.charts.push(Chart {
                 title: format!(
                     "Locks per second, {threads} threads on names of their own: more is better"
                 ),
                 longest: 1.0,
-                bars: drawn.map(|row| row.bar("x the packed floor")).collect(),
+                bars: drawn.map(|row| row.bar("x the threaded floor")).collect(),
             });
         }
     }

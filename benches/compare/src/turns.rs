@@ -50,6 +50,14 @@ pub(crate) fn on_own_names(
     /// For the nodes that nobody waits for, lest they are still at it in the next one's turn.
     const SETTLE: Duration = Duration::from_millis(10);
 
+    let before = Spent::now(servers);
+    let start = Instant::now();
+    if let Some(mut times) = contestant.without_threads(threads, span) {
+        let took = start.elapsed();
+        times.sort_unstable();
+        thread::sleep(SETTLE);
+        return Turn { times, took, spent: Spent::now(servers) - before };
+    }
     let over = AtomicBool::new(false);
     let ready = Barrier::new(threads + 1);
     thread::scope(|scope| {

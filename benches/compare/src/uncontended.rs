@@ -1,12 +1,13 @@
 //! One thread, and a lock that nobody else wants.
 
 use super::contestant::{Contestant, Ending, Ours, all_on, bare};
+use super::distance::Reach;
 use super::floor::Floor;
 use super::others::{Redlock, Rslock};
 use super::report::{Goal, Row, table};
 use quorlock::Builder;
 
-use super::server::{Server, Servers};
+use super::server::Servers;
 use super::svg::Chart;
 use super::turns::{Turn, interleave, on_own_names, ratio};
 use super::{Pictures, Settings};
@@ -24,18 +25,18 @@ pub(crate) fn run(settings: &Settings, pictures: &mut Pictures) {
 
 fn measure(settings: &Settings, servers: &Servers, pictures: &mut Pictures) {
     let nodes = servers.len();
-    let ports: Vec<_> = servers.iter().map(Server::port).collect();
+    let reach = Reach::new(servers, &settings.round_trips);
     let ours = |prefix, build: fn(Builder) -> Builder, ending| {
-        Box::new(Ours::new(servers.urls(), prefix, build, ending)) as Box<dyn Contestant>
+        Box::new(Ours::new(reach.urls(), prefix, build, ending)) as Box<dyn Contestant>
     };
     let contestants: [(&str, Box<dyn Contestant>, Option<f64>); 7] = [
-        ("floor", Box::new(Floor::new(ports)), None),
+        ("floor", Box::new(Floor::new(reach.ports.clone())), None),
         ("quorlock, unlock", ours("a", all_on, Ending::Unlock), Some(1.5)),
         ("quorlock, drop", ours("b", all_on, Ending::Drop), Some(0.85)),
         ("  bare, unlock", ours("c", bare, Ending::Unlock), None),
         ("  bare, drop", ours("d", bare, Ending::Drop), None),
-        ("rslock", Box::new(Rslock::new(servers.urls())), None),
-        ("redlock", Box::new(Redlock::new(servers.urls())), None),
+        ("rslock", Box::new(Rslock::new(reach.urls())), None),
+        ("redlock", Box::new(Redlock::new(reach.urls())), None),
     ];
     let turns = settings.turns(NODES.len() * contestants.len());
     let all = interleave(contestants.len(), turns, |i| {

@@ -1,0 +1,109 @@
+//! The threaded floor: callers that block, and one thread for each node that makes one write of whatever waits.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::{self, JoinHandle, Thread};
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+
+use super::contestant::{Caller, Contestant};
+use super::wire::Wire;
+
+/// Nobody waits for longer: a thread has ended then.
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// More than there are callers.
+const MAILBOX: usize = 1_024;
+
+/// Callers put their requests into the mailbox of each node, and sleep until a majority has answered.
+pub(crate) struct Threaded {
+    mailboxes: Vec<Sender<Request>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+#[derive(Clone)]
+struct Request {
+    acquire: bool,
+    key: Arc<str>,
+    owner: Arc<str>,
+    answers: Arc<Answers>,
+}
+
+/// The answers to one request.
+struct Answers {
+    caller: Thread,
+    came: AtomicUsize,
+}
+
+impl Threaded {
+    pub(crate) fn new(ports: Vec<u16>) -> Self {
+        let majority = ports.len() / 2 + 1;
+        let nodes = ports.into_iter().map(|port| {
+            let (mailbox, requests) = bounded(MAILBOX);
+            (mailbox, thread::spawn(move || carry(port, majority, &requests)))
+        });
+        let (mailboxes, threads) = nodes.unzip();
+        Self { mailboxes, threads }
+    }
+
+    /// Asks all nodes, and waits for a majority.
+    fn ask(&self, acquire: bool, key: &Arc<str>, owner: &Arc<str>) {
+        let majority = self.mailboxes.len() / 2 + 1;
+        let answers = Arc::new(Answers { caller: thread::current(), came: AtomicUsize::new(0) });
+        let (key, owner) = (key.clone(), owner.clone());
+        let request = Request { acquire, key, owner, answers: answers.clone() };
+        for mailbox in &self.mailboxes {
+            mailbox.send(request.clone()).expect("the thread is there");
+        }
+        let start = Instant::now();
+        while answers.came.load(Ordering::Acquire) < majority {
+            thread::park_timeout(LIMIT);
+            assert!(start.elapsed() < LIMIT, "the threads do not answer");
+        }
+    }
+}
+
+impl Contestant for Threaded {
+    fn caller<'a>(&'a self, name: &str) -> Caller<'a> {
+        let key: Arc<str> = format!("threaded:{name}").into();
+        let mut rounds = 0_u64;
+        Box::new(move |inside| {
+            let owner: Arc<str> = format!("{rounds:036}").into();
+            rounds += 1;
+            self.ask(true, &key, &owner);
+            inside();
+            self.ask(false, &key, &owner);
+        })
+    }
+}
+
+impl Drop for Threaded {
+    fn drop(&mut self) {
+        self.mailboxes.clear();
+        self.threads.drain(..).for_each(|thread| _ = thread.join());
+    }
+}
+
+fn carry(port: u16, majority: usize, requests: &Receiver<Request>) {
+    let mut wire = Wire::connect(&[port]);
+    let (mut bytes, mut batch) = (Vec::new(), Vec::new());
+    while let Ok(first) = requests.recv() {
+        batch.push(first);
+        batch.extend(requests.try_iter());
+        for Request { acquire, key, owner, .. } in &batch {
+            match acquire {
+                true => wire.acquire(&mut bytes, key, owner),
+                false => wire.release(&mut bytes, key, owner),
+            }
+        }
+        let yes = wire.exchange(&bytes, batch.len());
+        bytes.clear();
+        for (yes, Request { answers, .. }) in yes.into_iter().zip(batch.drain(..)) {
+            assert!(yes == 1, "the names are nobody else's");
+            if answers.came.fetch_add(1, Ordering::Release) + 1 == majority {
+                answers.caller.unpark();
+            }
+        }
+    }
+}
