@@ -164,7 +164,8 @@ impl Driver {
     pub(super) fn work(&mut self) -> Next {
         if let Some(until) = self.left_until {
             let hurries = self.shared.hurries.load(Ordering::Relaxed);
-            if clock::now() < until && self.mailbox.len() == 0 && !hurries {
+            let is_asked = self.mailbox.len() > 0 || self.link.has_unsent();
+            if clock::now() < until && !is_asked && !hurries {
                 return Next::Rest(until);
             }
             self.left_until = None;
@@ -181,8 +182,10 @@ impl Driver {
             step = match step {
                 Step::Wait(until) => return Next::Rest(until),
                 Step::End => return Next::End,
-                // It cannot be answered yet.
-                Step::Read(_, deadline) if just_written && self.is_shared() => {
+                // It cannot be answered yet, nor is there an answer to an earlier one.
+                Step::Read(_, deadline)
+                    if just_written && self.is_shared() && self.link.writes_on_their_way() == 1 =>
+                {
                     return self.waits(deadline);
                 }
                 Step::Read(_, deadline) if self.is_shared() => match self.has_answer() {
@@ -211,7 +214,12 @@ impl Driver {
     }
 
     /// It waits for an answer until then, or until something may be written before that.
-    fn waits(&self, deadline: Time) -> Next {
+    fn waits(&mut self, deadline: Time) -> Next {
+        if self.link.is_far() {
+            // It may never rest.
+            self.tidy();
+            self.look();
+        }
         let Some(from) = self.link.takes_more_from() else {
             return Next::Read { until: deadline, takes_more: false };
         };
@@ -363,7 +371,9 @@ impl Driver {
 
     fn write(&mut self, (bytes, scripts): (Vec<u8>, usize)) -> Result<(), Broken> {
         let Some(connection) = &mut self.connection else { return Ok(()) };
-        self.shared.status.busy();
+        if self.link.writes_on_their_way() <= 1 {
+            self.shared.status.busy();
+        }
         if scripts > 0 {
             // Before it is written: a reader of the figures that sees its effect finds it counted.
             self.shared.writes.fetch_add(1, Ordering::Relaxed);
@@ -408,6 +418,10 @@ impl Driver {
                 let sent = self.link.sent().unwrap_or_else(clock::now);
                 let clock = connection.read_clock(sent, deadline)?;
                 self.tell(|link, around| link.handle_clock(clock, clock::now(), around));
+                if self.link.writes_on_their_way() > 0 {
+                    // It has the time for the next one from now on, as far as anybody can tell.
+                    self.shared.status.busy();
+                }
             }
         }
         Ok(())
@@ -508,7 +522,12 @@ impl Driver {
             }
         }
         let step = self.poll();
-        Some(self.progress(step))
+        let progress = self.progress(step);
+        if step == Step::Write && self.link.writes_on_their_way() > 1 {
+            // Answers to earlier writes may have been read along with those that were taken in.
+            return self.advance().or(Some(progress));
+        }
+        Some(progress)
     }
 
     /// Writes, if that comes next and the socket takes it at once. Returns where that ends. A failure is left to the worker.
@@ -523,7 +542,7 @@ impl Driver {
             step = self.poll();
         }
         match step {
-            _ if self.failed.is_some() || self.link.writes_at().is_some() => Progress::Other,
+            _ if self.failed.is_some() => Progress::Other,
             Step::Read(_, deadline) => Progress::Reads(deadline),
             Step::Wait(until) if self.shared.wakes_at() <= until => {
                 self.shared.status.idle();
@@ -541,6 +560,9 @@ impl Driver {
             matches!(progress, Progress::Reads(_)) && !self.link.has_unsent() && !self.others_wait;
         // A late reading of a clock is a vague one.
         let left = LEFT.min(self.set.clock_tolerance() / 8);
+        if is_left {
+            self.link.leave_answers();
+        }
         self.left_until = is_left.then(|| now.after(left));
         match self.left_until {
             Some(until) => until < self.shared.wakes_at(),
@@ -562,9 +584,7 @@ impl Driver {
         if self.link.is_calm() {
             self.shared.status.idle();
         }
-        if self.shared.is_to_tidy.swap(false, Ordering::Relaxed) {
-            self.link.tidy(clock::now());
-        }
+        self.tidy();
         let until = if self.is_up { until.min(self.look()) } else { until };
         let Some(driven_at) = self.driven_at else { return until };
         let now = clock::now();
@@ -574,6 +594,13 @@ impl Driver {
         }
         // A caller that has come a moment ago comes again, as a rule. It need not wake the worker if that wakes up by itself.
         until.min(now.after(LEFT))
+    }
+
+    /// Drops what is of no use any more, if that was asked for.
+    fn tidy(&mut self) {
+        if self.shared.is_to_tidy.swap(false, Ordering::Relaxed) {
+            self.link.tidy(clock::now());
+        }
     }
 
     /// The worker has ended: nothing is done any more.

@@ -143,7 +143,7 @@ impl<R: Request, Q> Link<R, Q> {
     ) {
         let Some(connection) = &mut self.connection else { return };
         let Some((exchange, later)) = self.in_flight.first_and_later() else { return };
-        if !exchange.has_answers {
+        if exchange.is_timed {
             connection.round_trip.note(now.since(exchange.sent), now);
         }
         let mut settled = std::mem::take(&mut self.settled);

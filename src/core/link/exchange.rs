@@ -89,8 +89,8 @@ pub(super) struct Exchange<R: Request> {
     /// The beginning of the write.
     pub(super) sent: Time,
     pub(super) deadline: Time,
-    /// An answer has come.
-    pub(super) has_answers: bool,
+    /// The time of its first answer, which is still to come, is that of a round trip.
+    pub(super) is_timed: bool,
     /// The clock is read once more, by a write of its own.
     is_read_again: bool,
     /// Times that the clock was read for its answers, and for others that are with them, and left a doubt.
@@ -162,7 +162,7 @@ impl<R: Request> Exchange<R> {
             is_written: false,
             sent: now,
             deadline: now,
-            has_answers: false,
+            is_timed: true,
             is_read_again: false,
             doubts: 0,
             has_moved: false,
@@ -183,14 +183,14 @@ impl<R: Request> Exchange<R> {
         }
     }
 
-    /// Returns true if it is none that goes out again, and its clock is not read again: then another one may follow it.
+    /// Returns true if nothing of it goes out again, nor has, and its clock is not read again: then another one may follow it.
     pub(super) fn is_plain(&self) -> bool {
-        self.manner == Manner::FIRST && !self.is_read_again
+        self.manner == Manner::FIRST && self.again.is_empty() && !self.is_read_again
     }
 
-    /// Returns how many requests are not answered.
+    /// Returns how many requests are not answered for certain.
     pub(super) fn requests(&self) -> usize {
-        self.jobs.len()
+        self.jobs.len() + self.by_the_clock.len() + self.again.len()
     }
 
     /// All of it was written, from `sent` on; the node has until `deadline` for the answers, and for those that follow a clock that is
@@ -221,7 +221,7 @@ impl<R: Request> Exchange<R> {
         settled: &mut Vec<(Job<R>, Settled<R>)>,
     ) {
         let Some(call) = self.calls.pop_front() else { return };
-        self.has_answers = true;
+        self.is_timed = false;
         let form = call.form;
         if let (Reply::Error(_), Form::Source) = (&reply, form) {
             self.refused.push(call.script);

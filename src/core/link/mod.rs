@@ -231,7 +231,6 @@ impl<R: Request, Q> Link<R, Q> {
     }
 
     /// Returns how many writes are on their way, or are to be.
-    #[cfg(test)]
     pub(crate) fn writes_on_their_way(&self) -> usize {
         self.in_flight.len()
     }
@@ -252,8 +251,8 @@ impl<R: Request, Q> Link<R, Q> {
         matches!(self.phase, Phase::Open)
     }
 
-    /// Returns true if a request that is submitted now goes out at once, or behind the answers to what is on its way, and no release
-    /// that is kept goes out with it.
+    /// Returns true if a request that is submitted now goes out at once, or behind the answers to what is on its way, no release that
+    /// is kept goes out with it, and the node is not far away.
     pub(crate) fn can_be_driven(&self, now: Time) -> bool {
         let is_fine = match &self.phase {
             Phase::Open => true,
@@ -261,7 +260,13 @@ impl<R: Request, Q> Link<R, Q> {
             Phase::Exchanging => self.in_flight.is_written(),
             _ => false,
         };
-        is_fine && self.is_up() && !self.has_unsent() && !self.pending.is_due(now)
+        let is_free = !self.has_unsent() && !self.pending.is_due(now) && !self.is_far();
+        is_fine && is_free && self.is_up()
+    }
+
+    /// The answers to what is on its way are looked at later, so that their time says nothing of the node.
+    pub(crate) fn leave_answers(&mut self) {
+        self.in_flight.leave_answers();
     }
 
     /// Returns true if a release that is kept goes out with the next write, which may be at once.
@@ -269,7 +274,7 @@ impl<R: Request, Q> Link<R, Q> {
         self.pending.is_due(now)
     }
 
-    /// Returns true if a request waits for what is on its way.
+    /// Returns true if a request waits for what is on its way, or for a moment behind it.
     pub(crate) fn has_unsent(&self) -> bool {
         !self.waiting.is_empty() || self.again.is_some()
     }
@@ -414,9 +419,11 @@ impl<R: Request, Q> Link<R, Q> {
     /// Writes what waits, if it may follow what is on its way, or else reads. `None`: the phase has changed, or what waits.
     fn poll_exchanging(&mut self, now: Time, around: &mut impl Surroundings<R>) -> Option<Step> {
         if self.is_far() && !self.waiting.is_empty() {
-            // Releases that are due go out when all is answered, and so do questions about the node.
-            self.drains |=
-                self.pending.is_due(now) || around.settled_until().is_none_or(|until| until <= now);
+            // Releases that are due go out when all is answered, as do requests that go behind all others, and questions about
+            // the node.
+            self.drains |= self.pending.is_due(now)
+                || self.waiting.iter().any(|job| job.request.goes_last())
+                || around.settled_until().is_none_or(|until| until <= now);
         }
         let follows = self.writes_at().is_some_and(|at| at <= now);
         if !self.in_flight.is_written() {

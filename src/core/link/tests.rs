@@ -25,6 +25,7 @@ pub(super) struct Fake {
     pub(super) heard: Option<Heard>,
     /// Its caller does not want it any more.
     pub(super) unwanted: Rc<Cell<bool>>,
+    pub(super) goes_last: bool,
     pub(super) log: Rc<RefCell<Vec<String>>>,
 }
 
@@ -43,7 +44,7 @@ impl Request for Fake {
     }
 
     fn goes_last(&self) -> bool {
-        false
+        self.goes_last
     }
 
     fn meaning(&self, _answer: &u32) -> Meaning {

@@ -143,20 +143,29 @@ fn all_that_is_on_its_way_goes_out_again_over_the_next_connection_in_its_order()
 }
 
 #[test]
-fn a_question_and_releases_that_are_kept_wait_for_all_answers() {
+fn questions_and_releases_that_are_kept_and_requests_that_go_last_wait_for_all_answers() {
     let kept = |number| Job::new(Fake { number, script: 1, ..Fake::default() }, release());
-    for asks in [true, false] {
+    let last = Fake { script: 1, goes_last: true, ..Fake::default() };
+    for (what, expected) in [
+        ("a doubt", &["ask 7+"][..]),
+        ("a question that is due", &["ask 7+"]),
+        ("a release that is kept", &["7", "3", "time"]),
+        ("a request that goes last", &["3", "4", "time"]),
+    ] {
         let mut driven = far();
         driven.submit(1, Purpose::Anyway);
-        match asks {
-            true => (driven.world.settled, driven.world.questions) = (None, 1),
-            false => driven.link.keep(kept(7), driven.now),
+        match what {
+            "a doubt" => (driven.world.settled, driven.world.questions) = (None, 1),
+            "a question that is due" => {
+                (driven.world.settled, driven.world.questions) = (Some(driven.now), 1);
+            }
+            "a release that is kept" => driven.link.keep(kept(7), driven.now),
+            _ => _ = driven.submit_fake(last.clone(), Purpose::Anyway),
         }
-        assert_eq!(later(&mut driven), None);
-        assert_eq!(driven.link.room(), 0, "it ends although others come");
+        assert_eq!(later(&mut driven), None, "{what}");
+        assert_eq!(driven.link.room(), 0, "{what}: it ends although others come");
         answer(&mut driven);
-        let expected: &[&str] = if asks { &["ask 7+"] } else { &["7", "3", "time"] };
-        assert_eq!(driven.write(), expected);
+        assert_eq!(driven.write(), expected, "{what}");
     }
 }
 
@@ -182,6 +191,42 @@ fn the_requests_on_their_way_are_no_more_than_go_into_one_write() {
         writes += 1;
     }
     assert_eq!(writes, 4);
+}
+
+#[test]
+fn nothing_follows_a_clock_that_is_read_again_nor_what_was_not_done() {
+    let mut driven = far();
+    answer(&mut driven);
+    driven.world.verdict = ClockVerdict::Doubtful;
+    driven.submit_that_means(1, Purpose::Taking, Some(Meaning::Granted));
+    driven.write();
+    answer(&mut driven);
+    assert_eq!(driven.write(), ["time"]);
+    driven.submit(1, Purpose::Anyway);
+    assert_eq!((driven.link.room(), later(&mut driven)), (0, None), "its answer comes first");
+    let mut driven = far();
+    driven.submit(1, Purpose::Anyway);
+    assert_eq!(later(&mut driven), texts(&["3", "time"]));
+    driven.answer(Reply::NoScript);
+    driven.submit(1, Purpose::Anyway);
+    assert_eq!((driven.link.room(), later(&mut driven)), (0, None), "before the clock as well");
+}
+
+#[test]
+fn answers_that_are_left_say_nothing_of_the_distance() {
+    for is_left in [true, false] {
+        let mut driven = Driven::up();
+        driven.submit(1, Purpose::Anyway);
+        driven.write();
+        if is_left {
+            driven.link.leave_answers();
+        }
+        answer(&mut driven);
+        assert_eq!(driven.link.is_far(), !is_left);
+        driven.submit(1, Purpose::Anyway);
+        driven.write();
+        assert_eq!(driven.link.can_be_driven(driven.now), is_left, "no caller drives a far one");
+    }
 }
 
 #[test]
