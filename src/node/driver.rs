@@ -1,7 +1,7 @@
 //! Carries the connection to one node: it does what the machine of the connection says, for whoever holds it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crossbeam_channel::Sender;
@@ -14,7 +14,7 @@ use super::mailbox::Mailbox;
 use super::replicas::Unreplicated;
 use super::request::Value;
 use super::set::NodeSet;
-use super::status::Status;
+use super::shared::Shared;
 use super::surroundings::{Around, Asks, Found, Question};
 use super::wire::Socket;
 use crate::clock;
@@ -35,51 +35,6 @@ const MOST_AT_ONCE: usize = 6 * 1024;
 
 /// About as many bytes as a call has.
 const A_CALL: usize = 400;
-
-/// The state that a driver shares with the handle of its node.
-pub(super) struct Shared {
-    pub(super) status: Status,
-    /// The number of releases that the node has not answered: in the mailbox, written or kept.
-    pub(super) untold: Arc<AtomicUsize>,
-    /// The number of releases that are kept, since the node could not be told or has refused them.
-    pub(super) kept: AtomicUsize,
-    /// Any release is kept, or is told again.
-    pub(super) keeps_any: AtomicBool,
-    /// The worker is to drop releases that are of no use any more, and to give room back.
-    pub(super) is_to_tidy: AtomicBool,
-    /// The client ends, and waits for what its callers have left.
-    pub(super) hurries: AtomicBool,
-    pub(super) writes: AtomicU64,
-    pub(super) scripts: AtomicU64,
-    /// When the worker wakes up by itself, in microseconds of the lease clock.
-    wakes_at_us: AtomicU64,
-}
-
-impl Shared {
-    pub(super) fn new(status: Status) -> Self {
-        Self {
-            status,
-            untold: Arc::default(),
-            kept: AtomicUsize::new(0),
-            keeps_any: AtomicBool::new(false),
-            is_to_tidy: AtomicBool::new(false),
-            hurries: AtomicBool::new(false),
-            writes: AtomicU64::new(0),
-            scripts: AtomicU64::new(0),
-            wakes_at_us: AtomicU64::new(0),
-        }
-    }
-
-    /// Returns when the worker wakes up by itself.
-    fn wakes_at(&self) -> Time {
-        Time::from_start(Duration::from_micros(self.wakes_at_us.load(Ordering::SeqCst)))
-    }
-
-    /// The worker sleeps until then.
-    pub(super) fn sleeps_until(&self, until: Time) {
-        self.wakes_at_us.store(until.in_us(), Ordering::SeqCst);
-    }
-}
 
 /// The worker's next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,6 +9,7 @@ use super::super::fuzzing::HANDSHAKE;
 use super::super::job::{Answer, Ask, Sink};
 use super::super::mailbox::Found;
 use super::super::request::{Part, Request, Script};
+use super::super::status::Status;
 use super::super::wire::Wire;
 use super::*;
 use crate::core::admission::Configuration;

@@ -9,12 +9,13 @@ use crossbeam_channel::bounded;
 use parking_lot::{Mutex, MutexGuard};
 
 use super::address::Address;
-use super::driver::{Driver, Shared};
+use super::driver::Driver;
 use super::job::{Answer, Ask, Asked, Counted, Job, Sink, Undelivered};
 use super::mailbox::{Mailbox, Refused};
 use super::replicas::{Confirmer, Replicas};
 use super::request::{Part, Request, Script};
 use super::set::NodeSet;
+use super::shared::Shared;
 use super::status::Status;
 use super::subscriber::{Listeners, SubscriberThread};
 use super::worker::Worker;

@@ -34,6 +34,7 @@ mod request;
 #[cfg(feature = "diagnosis")]
 mod rights;
 mod set;
+mod shared;
 mod status;
 mod subscriber;
 mod surroundings;

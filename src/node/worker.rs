@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
 
-use super::driver::{Driver, LEFT, Next, Shared};
+use super::driver::{Driver, LEFT, Next};
 use super::mailbox::{Found, Mailbox};
 use super::set::NodeSet;
+use super::shared::Shared;
 use super::wire::Socket;
 use crate::clock;
 use crate::core::base::Time;

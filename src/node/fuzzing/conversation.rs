@@ -9,11 +9,12 @@ use std::time::Duration;
 
 use super::super::address::Address;
 use super::super::connection::Connection;
-use super::super::driver::{Driver, Shared};
+use super::super::driver::Driver;
 use super::super::job::{self, Answer, Ask, Job, Sink};
 use super::super::listening::Listening;
 use super::super::request::{Part, Request, Script, Value};
 use super::super::set::NodeSet;
+use super::super::shared::Shared;
 use super::super::status::Status;
 use super::super::wire::Wire;
 use super::fine_fault;
