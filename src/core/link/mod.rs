@@ -235,6 +235,14 @@ impl<R: Request, Q> Link<R, Q> {
         self.in_flight.len()
     }
 
+    /// A round trip has taken so long.
+    #[cfg(test)]
+    pub(crate) fn measured(&mut self, took: Duration, now: Time) {
+        if let Some(connection) = &mut self.connection {
+            connection.round_trip.note(took, now);
+        }
+    }
+
     /// Returns the answer that comes next over the connection.
     #[cfg(test)]
     pub(crate) fn awaited(&self) -> Option<Awaited> {
