@@ -3,12 +3,12 @@
 mod support;
 
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use redis::Value;
 use support::clients::connected;
 use support::proxy::Proxy;
-use support::{Server, wait_until};
+use support::{Server, holds_within, wait_until};
 
 use quorlock::Quorlock;
 
@@ -38,11 +38,7 @@ fn a_request_goes_out_although_an_earlier_one_is_not_answered() {
         thread::scope(|scope| {
             let holders = ["one", "two", "three"].map(|name| {
                 let holder = scope.spawn(move || lock_and_unlock(name));
-                let until = Instant::now() + SOON;
-                while !is_locked(name) && Instant::now() < until {
-                    thread::sleep(Duration::from_millis(1));
-                }
-                have_run += usize::from(is_locked(name));
+                have_run += usize::from(holds_within(SOON, || is_locked(name)));
                 holder
             });
             proxy.hold_answers(false);

@@ -162,9 +162,9 @@ pub(super) struct Network {
     pub(super) events: u64,
     /// How many batches were run.
     pub(super) batches: usize,
-    /// How many writes followed another one that was not answered.
+    /// The writes that followed another one that was not answered.
     pub(super) followed: usize,
-    /// How many calls named a script that the node did not know.
+    /// The calls that named a script which the node did not know.
     pub(super) unknown: usize,
     latency_ms: u64,
     stragglers: usize,

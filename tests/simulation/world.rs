@@ -32,8 +32,8 @@ pub(super) struct Run {
     pub(super) violation: Option<Violation>,
     pub(super) story: Vec<String>,
     pub(super) events: u64,
-    /// How many batches were run, how many writes followed another one that was not answered, and how many calls named a script that
-    /// the node did not know.
+    /// The numbers of batches that were run, of writes that followed another one that was not answered, and of calls that named a
+    /// script which the node did not know.
     pub(super) batches: usize,
     pub(super) followed: usize,
     pub(super) unknown: usize,

@@ -34,7 +34,7 @@ struct Shared {
     swallowed: AtomicUsize,
     /// By how many milliseconds answers are late.
     delay_ms: AtomicUsize,
-    /// Whether answers are held up.
+    /// Answers are held up.
     holds_answers: AtomicBool,
     /// What clients write over so many of the first connections is held up.
     held: AtomicUsize,

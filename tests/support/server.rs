@@ -694,7 +694,7 @@ impl Home {
 ///
 /// It is asked at least once, and once more after the time is over, lest a test that got no
 /// processor in between fails for that alone.
-fn holds_within(limit: Duration, mut condition: impl FnMut() -> bool) -> bool {
+pub fn holds_within(limit: Duration, mut condition: impl FnMut() -> bool) -> bool {
     let start = Instant::now();
     loop {
         let late = start.elapsed() >= limit;

@@ -7,10 +7,10 @@ use quorlock::Guard;
 
 use super::contestant::{Contestant, Ending, Ours, all_on};
 use super::floor::Floor;
-use super::packed::Packed;
 use super::server::{Server, Servers};
 use super::spent::Spent;
 use super::svg::Plot;
+use super::threaded::Threaded;
 use super::turns::{Turn, interleave, middle, on_own_names, pooled_us};
 use super::{Pictures, Settings};
 
@@ -68,7 +68,7 @@ fn nodes(settings: &Settings, servers: &Servers, pictures: &mut Pictures) {
 
 fn threads(settings: &Settings, servers: &Servers, pictures: &mut Pictures) {
     let ours = Ours::new(servers.urls(), "threads", all_on, Ending::Unlock);
-    let packed = Packed::new(servers.iter().map(Server::port).collect());
+    let packed = Threaded::packed(servers.iter().map(Server::port).collect());
     let contestants: [&dyn Contestant; 2] = [&ours, &packed];
     let turns = settings.turns(3 * 2 * THREADS.len());
     let all = interleave(2 * THREADS.len(), turns, |i| {

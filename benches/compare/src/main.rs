@@ -26,7 +26,6 @@ mod growth;
 mod handover;
 mod hung;
 mod others;
-mod packed;
 mod process;
 mod report;
 mod spent;

@@ -51,16 +51,13 @@ impl Contestant for Rslock {
 }
 
 /// The crate `rslock` with tasks as callers, all of them and its connections on one thread: its best form.
-pub(crate) struct RslockTasks {
-    manager: LockManager,
-    runtime: Runtime,
-}
+pub(crate) struct RslockTasks(Rslock);
 
 impl RslockTasks {
     pub(crate) fn new(urls: Vec<String>) -> Self {
         let mut runtime = tokio::runtime::Builder::new_current_thread();
         let runtime = runtime.enable_all().build().expect("there are file descriptors");
-        let tasks = Self { manager: LockManager::new(urls), runtime };
+        let tasks = Self(Rslock { manager: LockManager::new(urls), runtime });
         // It connects with its first lock.
         tasks.caller("first")(&mut || {});
         tasks
@@ -69,13 +66,7 @@ impl RslockTasks {
 
 impl Contestant for RslockTasks {
     fn caller<'a>(&'a self, name: &str) -> Caller<'a> {
-        let key = format!("rslock:{name}");
-        Box::new(move |inside| {
-            let acquire = self.manager.acquire(key.as_str(), TTL);
-            let guard = self.runtime.block_on(acquire).expect("it tries until it has the lock");
-            inside();
-            self.runtime.block_on(guard.release());
-        })
+        self.0.caller(name)
     }
 
     fn without_threads(&self, callers: usize, span: Duration) -> Option<Vec<Duration>> {
@@ -85,13 +76,13 @@ impl Contestant for RslockTasks {
             let mut times = Vec::new();
             while Instant::now() < until {
                 let start = Instant::now();
-                let guard = self.manager.acquire(key.as_str(), TTL).await;
+                let guard = self.0.manager.acquire(key.as_str(), TTL).await;
                 guard.expect("it tries until it has the lock").release().await;
                 times.push(start.elapsed());
             }
             times
         };
-        let all = self.runtime.block_on(join_all((0..callers).map(task)));
+        let all = self.0.runtime.block_on(join_all((0..callers).map(task)));
         Some(all.into_iter().flatten().collect())
     }
 }

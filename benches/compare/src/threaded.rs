@@ -1,4 +1,5 @@
-//! The threaded floor: callers that block, and one thread for each node that makes one write of whatever waits.
+//! Floors whose callers block, while threads make one write of whatever waits: the packed floor has one thread for all nodes, the
+//! threaded floor has one for each.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,8 +17,9 @@ const LIMIT: Duration = Duration::from_secs(10);
 /// More than there are callers.
 const MAILBOX: usize = 1_024;
 
-/// Callers put their requests into the mailbox of each node, and sleep until a majority has answered.
+/// Callers put their requests into the mailbox of each thread, and sleep until a majority of them has answered.
 pub(crate) struct Threaded {
+    prefix: &'static str,
     mailboxes: Vec<Sender<Request>>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -37,17 +39,26 @@ struct Answers {
 }
 
 impl Threaded {
-    pub(crate) fn new(ports: Vec<u16>) -> Self {
-        let majority = ports.len() / 2 + 1;
-        let nodes = ports.into_iter().map(|port| {
-            let (mailbox, requests) = bounded(MAILBOX);
-            (mailbox, thread::spawn(move || carry(port, majority, &requests)))
-        });
-        let (mailboxes, threads) = nodes.unzip();
-        Self { mailboxes, threads }
+    /// One thread, whose answer is that of a majority of the nodes.
+    pub(crate) fn packed(ports: Vec<u16>) -> Self {
+        Self::new("packed", vec![ports])
     }
 
-    /// Asks all nodes, and waits for a majority.
+    pub(crate) fn one_a_node(ports: Vec<u16>) -> Self {
+        Self::new("threaded", ports.into_iter().map(|port| vec![port]).collect())
+    }
+
+    fn new(prefix: &'static str, threads: Vec<Vec<u16>>) -> Self {
+        let majority = threads.len() / 2 + 1;
+        let threads = threads.into_iter().map(|ports| {
+            let (mailbox, requests) = bounded(MAILBOX);
+            (mailbox, thread::spawn(move || carry(&ports, majority, &requests)))
+        });
+        let (mailboxes, threads) = threads.unzip();
+        Self { prefix, mailboxes, threads }
+    }
+
+    /// Asks all threads, and waits for a majority.
     fn ask(&self, acquire: bool, key: &Arc<str>, owner: &Arc<str>) {
         let majority = self.mailboxes.len() / 2 + 1;
         let answers = Arc::new(Answers { caller: thread::current(), came: AtomicUsize::new(0) });
@@ -66,7 +77,7 @@ impl Threaded {
 
 impl Contestant for Threaded {
     fn caller<'a>(&'a self, name: &str) -> Caller<'a> {
-        let key: Arc<str> = format!("threaded:{name}").into();
+        let key: Arc<str> = format!("{}:{name}", self.prefix).into();
         let mut rounds = 0_u64;
         Box::new(move |inside| {
             let owner: Arc<str> = format!("{rounds:036}").into();
@@ -85,8 +96,10 @@ impl Drop for Threaded {
     }
 }
 
-fn carry(port: u16, majority: usize, requests: &Receiver<Request>) {
-    let mut wire = Wire::connect(&[port]);
+/// Carries requests to the nodes on those ports, until a majority of these has answered; it takes so many such answers to wake a caller.
+fn carry(ports: &[u16], answers_needed: usize, requests: &Receiver<Request>) {
+    let mut wire = Wire::connect(ports);
+    let majority = ports.len() / 2 + 1;
     let (mut bytes, mut batch) = (Vec::new(), Vec::new());
     while let Ok(first) = requests.recv() {
         batch.push(first);
@@ -100,8 +113,8 @@ fn carry(port: u16, majority: usize, requests: &Receiver<Request>) {
         let yes = wire.exchange(&bytes, batch.len());
         bytes.clear();
         for (yes, Request { answers, .. }) in yes.into_iter().zip(batch.drain(..)) {
-            assert!(yes == 1, "the names are nobody else's");
-            if answers.came.fetch_add(1, Ordering::Release) + 1 == majority {
+            assert!(yes >= majority, "the names are nobody else's");
+            if answers.came.fetch_add(1, Ordering::Release) + 1 == answers_needed {
                 answers.caller.unpark();
             }
         }

@@ -3,7 +3,6 @@
 use super::contestant::{Contestant, Ending, Ours, all_on, bare};
 use super::distance::Reach;
 use super::others::{Redlock, Rslock, RslockTasks};
-use super::packed::Packed;
 use super::report::{Goal, Row, table};
 use super::server::Servers;
 use super::svg::Chart;
@@ -35,8 +34,8 @@ fn measure(settings: &Settings, pictures: &mut Pictures, nodes: usize, goals: Go
         Box::new(Ours::new(reach.urls(), prefix, build, ending)) as Box<dyn Contestant>
     };
     let contestants: [(&str, Box<dyn Contestant>); 8] = [
-        ("threaded floor", Box::new(Threaded::new(reach.ports.clone()))),
-        ("packed floor", Box::new(Packed::new(reach.ports.clone()))),
+        ("threaded floor", Box::new(Threaded::one_a_node(reach.ports.clone()))),
+        ("packed floor", Box::new(Threaded::packed(reach.ports.clone()))),
         ("quorlock, unlock", ours("a", all_on, Ending::Unlock)),
         ("quorlock, drop", ours("c", all_on, Ending::Drop)),
         ("  bare, unlock", ours("b", bare, Ending::Unlock)),

@@ -83,7 +83,7 @@ pub(crate) struct Link<R: Request, Q> {
     /// The time that the node has for an answer.
     timeout: Duration,
     phase: Phase<Q, R::Fault>,
-    /// What was written, or is to be, and is not answered.
+    /// The requests that were written, or are to be, and are not answered.
     in_flight: InFlight<R>,
     /// The connection that is there.
     connection: Option<Connection<R::Script>>,

@@ -95,12 +95,16 @@ fn the_two_ask_seldom(run: &Run) -> bool {
         line.contains("node 0:") && asked && (from..until).contains(&at)
     };
     let asked = run.story.iter().filter(asks).count();
-    // Each call has some quick ones first, for the vote seems to be split: five a second, each of the two, and sixteen in the worst of
-    // 150 runs. Woken by each other they make ten times as many.
-    the_holder_is_respected(run) && asked <= 2 * 16 * 12
+    // Each call has some quick ones first, for the vote seems to be split. Eight a second, each of the two; woken by each other
+    // they make ten times as many.
+    asked <= 2 * 8 * 12
 }
 
-const WAITED_FOR: Scenario = Scenario { runs: 30, plan: waited_for, happened: the_two_ask_seldom };
+const WAITED_FOR: Scenario =
+    Scenario { runs: 30, plan: waited_for, happened: the_holder_is_respected };
+
+const ASKED_SELDOM: Scenario =
+    Scenario { runs: 30, plan: waited_for, happened: the_two_ask_seldom };
 
 const PASSED_OVER: &[Mechanism] = &[Mechanism::FirstNodeIsTried];
 
@@ -159,9 +163,10 @@ fn without_its_grant_a_majority_outvotes_a_first_node_whose_clock_jumps() {
 #[test]
 fn those_who_wait_for_the_first_node_do_not_wake_each_other() {
     WAITED_FOR.holds(1);
+    ASKED_SELDOM.nearly_always_holds();
 }
 
 #[test]
 fn without_the_word_of_the_first_node_its_waiters_wake_each_other() {
-    WAITED_FOR.fails(&[Mechanism::FirstNodeMustTell]);
+    ASKED_SELDOM.fails(&[Mechanism::FirstNodeMustTell]);
 }

@@ -28,7 +28,7 @@ fn answer(driven: &mut Driven) {
     driven.clock();
 }
 
-/// What is written after a while, if anything is.
+/// The next write, if anything is written after a while.
 fn later(driven: &mut Driven) -> Option<Vec<String>> {
     driven.now = driven.now.after(LATER);
     (driven.poll() == Step::Write).then(|| driven.written())
@@ -55,6 +55,25 @@ fn a_write_follows_another_one_to_a_far_node_after_a_while_and_each_has_its_answ
     driven.clock();
     assert_eq!(driven.take_heard(), [(2, Ok(1)), (3, Ok(5)), (4, Err(Failure::Error))]);
     assert!(matches!(driven.poll(), Step::Wait(_)));
+}
+
+#[test]
+fn without_that_each_write_waits_for_the_answers_to_the_one_before() {
+    let run = || {
+        let mut driven = Driven::up();
+        driven.world.settled = Some(driven.now.after(Duration::from_secs(60)));
+        for _ in 0..2 {
+            driven.submit(1, Purpose::Anyway);
+            driven.write();
+            answer(&mut driven);
+        }
+        driven.submit(1, Purpose::Anyway);
+        driven.write();
+        driven.submit(1, Purpose::Anyway);
+        later(&mut driven)
+    };
+    assert_eq!(run(), texts(&["4", "time"]));
+    assert_eq!(without(&[Mechanism::WritesFollow], run), None);
 }
 
 #[test]
@@ -240,7 +259,7 @@ fn grants_that_were_on_their_way_when_a_clock_had_moved_do_not_count() {
         driven.world.verdict = ClockVerdict::Fits;
         answer(&mut driven);
         let answers = driven.take_heard();
-        // What is asked from now on counts.
+        // A grant that is asked for from now on counts.
         driven.submit_that_means(1, Purpose::Taking, Some(Meaning::Granted));
         driven.write();
         answer(&mut driven);
