@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::super::base::{Backoff, Mechanism, POLL, Time};
+use super::super::base::{Backoff, Mechanism, POLL, Rule, Time};
 use super::super::hold::LossReason;
 use super::super::vote::{Attempt, Conclusion, Permits};
 use super::super::wake::WakeReason;
@@ -141,8 +141,8 @@ impl Attempts {
     /// Each attempt has its own. With one for the whole call, a release of attempt k that is
     /// delayed on the way would delete the key that attempt k+1 was granted on the same node.
     pub(crate) fn owner(&mut self, random: u128) -> u128 {
-        let random =
-            if Mechanism::FreshOwner.is_on() { random } else { *self.owner.get_or_insert(random) };
+        let first = *self.owner.get_or_insert(random);
+        let random = random.if_off(Mechanism::FreshOwner, first);
         self.place.as_mut().map_or(random, |place| place.owner(random))
     }
 
@@ -383,8 +383,8 @@ impl Attempts {
     /// When a caller that does not wait tries again, although it did not get the lock. Where some nodes have granted it,
     /// perhaps callers have shared the nodes among them, and all of them would be told that somebody else has it.
     fn another_try(&mut self, outcome: Outcome, now: Time, random: f64) -> Option<Time> {
-        let is_on = Mechanism::SplitVotesAreTriedAgain.is_on();
-        let may = outcome.is_held() && self.policy.ordered && is_on;
+        let may = outcome.is_held() && self.policy.ordered;
+        let may = may.if_off(Mechanism::SplitVotesAreTriedAgain, false);
         // Once it was so, the refusal of one node is that of a caller who goes on as well.
         let was_split = self.tries_again || self.contention.is_split();
         self.tries += 1;

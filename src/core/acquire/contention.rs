@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::super::base::{Backoff, Mechanism, POLL};
+use super::super::base::{Backoff, Mechanism, POLL, Rule};
 use super::super::wake::WakeReason;
 
 /// Delay per waiter ahead of us: one attempt, within these bounds. So many waiters count at most.
@@ -48,7 +48,6 @@ pub(crate) struct Contention {
     seen: u32,
     /// How many of them are for others, who waited before.
     expected: u32,
-    earlier_waiters_first: bool,
     /// The next attempt begins with one node.
     prefers_one: bool,
     /// Attempts in a row that one node alone has refused.
@@ -67,7 +66,6 @@ impl Contention {
             unsure: 0,
             seen: 0,
             expected: 0,
-            earlier_waiters_first: Mechanism::EarlierWaitersFirst.is_on(),
             prefers_one: false,
             refused_by_preferred: 0,
             took: Duration::ZERO,
@@ -125,14 +123,14 @@ impl Contention {
 
     /// Whether the next attempt is to begin with one node.
     pub(crate) fn prefers_one(&self) -> bool {
-        let may =
-            self.refused_by_preferred < MOST_BY_PREFERRED || !Mechanism::AllAreAskedAgain.is_on();
+        let may = self.refused_by_preferred < MOST_BY_PREFERRED;
+        let may = may.if_off(Mechanism::AllAreAskedAgain, true);
         self.ordered && self.prefers_one && may
     }
 
     /// The wait begins, behind so many `others`: the first of them has the lock, or is about to.
     pub(crate) fn expects(&mut self, others: u32) {
-        self.expected = if self.earlier_waiters_first { others.saturating_sub(1) } else { 0 };
+        self.expected = others.saturating_sub(1).if_off(Mechanism::EarlierWaitersFirst, 0);
     }
 
     /// How long to wait after `wake_reason`, so that not all woken callers ask at one instant, and again.

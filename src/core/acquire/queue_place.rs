@@ -16,7 +16,7 @@
 
 use std::time::Duration;
 
-use super::super::base::{Mechanism, POLL};
+use super::super::base::{Mechanism, POLL, Rule};
 use super::super::vote::Attempt;
 
 /// The shortest time for which a node keeps an entry that is not asked for again, and the longest. A caller that dies keeps
@@ -98,15 +98,14 @@ impl QueuePlace {
             (Some(_), _) if !attempt.is_queued() && Mechanism::TicketsNeedMajority.is_on() => {
                 PlaceNews::GivesUpTicket
             }
-            (Some(_), _) if Mechanism::TicketsStay.is_on() => PlaceNews::Same,
             (Some(_), _) => {
-                self.ticket = None;
+                self.ticket = self.ticket.if_off(Mechanism::TicketsStay, None);
                 PlaceNews::Same
             }
             (None, Some(largest)) if is_held => {
                 let next = largest.saturating_add(1).max(began_ms.unwrap_or(0));
                 let first = *self.first.get_or_insert(next);
-                self.ticket = Some(if Mechanism::TicketsAreKept.is_on() { first } else { next });
+                self.ticket = Some(first.if_off(Mechanism::TicketsAreKept, next));
                 PlaceNews::HasTicket
             }
             (None, None) if is_held => PlaceNews::HasNoTicket,

@@ -12,7 +12,7 @@
 
 use std::time::Duration;
 
-use super::super::base::{Mechanism, POLL, Time};
+use super::super::base::{Mechanism, POLL, Rule, Time};
 use super::contention::QUICK_TRIES;
 
 /// How long a node keeps a reservation that is not renewed, at least and at most. A caller that dies keeps others waiting for so
@@ -117,10 +117,8 @@ impl Reserving {
     /// Of a call whose attempts may take `attempt_timeout` each.
     pub(super) fn new(policy: Reserves, attempt_timeout: Duration) -> Self {
         let (never, nothing) = (Time::from_start(Duration::ZERO), Duration::ZERO);
-        let attempts = match Mechanism::ReservationsOutliveAttempts.is_on() {
-            true => attempt_timeout.saturating_mul(ATTEMPTS),
-            false => nothing,
-        };
+        let attempts = attempt_timeout.saturating_mul(ATTEMPTS);
+        let attempts = attempts.if_off(Mechanism::ReservationsOutliveAttempts, nothing);
         Self {
             policy,
             lasts: LASTS.max(POLL.saturating_add(attempts)).min(LASTS_AT_MOST),
@@ -155,7 +153,7 @@ impl Reserving {
     /// Notes whether the last attempt has reached a `majority`. Without one the caller could not take the lock, and would keep
     /// out callers that can. So it reserves nothing, until others refuse it again.
     pub(super) fn reached(&mut self, majority: bool) {
-        if majority || !Mechanism::ReservationsNeedQuorum.is_on() {
+        if majority.if_off(Mechanism::ReservationsNeedQuorum, true) {
             self.unreached = 0;
             return;
         }
@@ -276,7 +274,7 @@ impl Reserving {
             return Some((false, due));
         }
         let mut begins = self.begins.unwrap_or(now);
-        if !self.policy.rests || !Mechanism::ReservationsRest.is_on() {
+        if !self.policy.rests.if_off(Mechanism::ReservationsRest, false) {
             return Some((true, now.after(LONGEST)));
         }
         let mut stands = self.stands;

@@ -10,7 +10,7 @@
 
 use std::time::Duration;
 
-use super::super::base::{Mechanism, Time, majority};
+use super::super::base::{Mechanism, Rule, Time, majority};
 use super::super::link::ClockVerdict;
 use super::clock_tracker::{ClockStep, ClockTracker, Reading};
 use super::clocks::Offset;
@@ -37,17 +37,14 @@ impl Admission {
         let before = clock.reading.replace(offset);
         clock.doubtful = false;
         let reading = match &mut clock.tracker {
-            Some(tracker) if Mechanism::ClocksAreWatched.is_on() => tracker.read(offset, tolerance),
-            Some(tracker) => {
-                *tracker = ClockTracker::new(offset);
-                Reading::Fits
-            }
+            Some(tracker) => tracker.read(offset, tolerance),
             None => {
                 clock.tracker = Some(ClockTracker::new(offset));
                 clock.since = now;
                 Reading::Fits
             }
         };
+        let reading = reading.if_off(Mechanism::ClocksAreWatched, Reading::Fits);
         let mut verdict = ClockVerdict::Fits;
         match reading {
             Reading::Fits if clock.stepped.is_some() => {}
@@ -55,8 +52,7 @@ impl Admission {
                 clock.fitted = clock.noted.map(|noted| (now, noted)).or(clock.fitted);
                 clock.vague_readings = 0;
             }
-            Reading::Doubtful if !Mechanism::DoubtHasNoVote.is_on() => {}
-            Reading::Doubtful => {
+            Reading::Doubtful if Mechanism::DoubtHasNoVote.is_on() => {
                 verdict = ClockVerdict::Doubtful;
                 if clock.tracker.is_some_and(|tracker| tracker.has_to_restart(now, tolerance)) {
                     clock.vague_readings = clock.vague_readings.saturating_add(1);
@@ -67,6 +63,7 @@ impl Admission {
                     clock.doubtful = true;
                 }
             }
+            Reading::Doubtful => {}
             Reading::Stepped(step) => {
                 verdict = ClockVerdict::Moved;
                 clock.steady = false;
@@ -118,7 +115,7 @@ impl Admission {
         let pause = (self.clock_tolerance * PROBE_AGAIN).clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
         let Knowledge { seen, clock, .. } = &self.nodes[node];
         let read = clock.reading.map_or_else(Time::default, |reading| reading.received);
-        let probed = seen.as_ref().filter(|_| Mechanism::BusyNodesAreProbed.is_on());
+        let probed = seen.as_ref().if_off(Mechanism::BusyNodesAreProbed, None);
         probed.map_or(read, |seen| seen.at.min(read)).after(pause)
     }
 

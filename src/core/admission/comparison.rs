@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use super::super::base::{Mechanism, Time, majority};
+use super::super::base::{Mechanism, Rule, Time, majority};
 use super::super::vote::LARGEST_NUMBER;
 use super::Admission;
 use super::clocks::{DRIFT, Offset, median, microseconds};
@@ -64,8 +64,8 @@ impl NodeClock {
 /// Whether that far ahead of our own clock there is a time that can be the set's. A node that says another
 /// one, by its clock and its mark, says nothing: nodes that are new are noted by the word of the first one.
 fn is_time(ahead_us: i64, now: Time) -> bool {
-    (0..LATEST_US).contains(&microseconds(now).saturating_add(ahead_us))
-        || !Mechanism::TimesAreBounded.is_on()
+    let is_possible = (0..LATEST_US).contains(&microseconds(now).saturating_add(ahead_us));
+    is_possible.if_off(Mechanism::TimesAreBounded, true)
 }
 
 impl Admission {
@@ -90,14 +90,12 @@ impl Admission {
     /// By how much the node's mark may rise now: by what clocks drift in the time since it was noted. It
     /// rises by no more at once than what is noted anew.
     pub(super) fn allowed_rise(&self, node: usize, now: Time) -> Duration {
-        if !Mechanism::MarksRiseSlowly.is_on() {
-            return Duration::MAX;
-        }
         let since = || {
             let noted_us = self.nodes[node].clock.noted?.at_ms.saturating_mul(1_000);
             u64::try_from(self.time_us(now, false)?).ok()?.checked_sub(noted_us)
         };
-        (Duration::from_micros(since().unwrap_or(0)) / DRIFT).min(self.noted_anew())
+        let drifted = Duration::from_micros(since().unwrap_or(0)) / DRIFT;
+        drifted.min(self.noted_anew()).if_off(Mechanism::MarksRiseSlowly, Duration::MAX)
     }
 
     /// The node's clock is where its mark says, nearly: from there on it is tracked. So what it had gained
@@ -183,7 +181,7 @@ impl Admission {
         };
         let time = median(|_| Some(0))?;
         let corrected = median(|clock| clock.last_noted_ms);
-        Some(match corrected.filter(|_| Mechanism::TimeIsCorrected.is_on()) {
+        Some(match corrected.if_off(Mechanism::TimeIsCorrected, None) {
             Some(corrected) => time.or(corrected),
             None => time,
         })

@@ -9,7 +9,7 @@
 
 use std::time::Duration;
 
-use super::base::{Mechanism, Time, majority};
+use super::base::{Mechanism, Rule, Time, majority};
 use mark::{Mark, MarkState};
 use set_time::SetTime;
 pub(crate) use unused::{MayHaveForgotten, Past, may_have_forgotten};
@@ -264,11 +264,11 @@ impl Admission {
         }
         match &seen.judgement {
             judgement if !self.quarantine && judgement.is_readable() => Grants::Always,
-            ProbeJudgement::Ours(MarkState::Admitted) if !Mechanism::MarkIsCompared.is_on() => {
-                Grants::Always
-            }
-            ProbeJudgement::Ours(MarkState::Admitted) if !known.doubted && known.clock.steady => {
-                seen.probe.mark.as_deref().map_or(Grants::Nothing, Grants::Under)
+            ProbeJudgement::Ours(MarkState::Admitted) => {
+                let is_certain = !known.doubted && known.clock.steady;
+                let mark = seen.probe.mark.as_deref().filter(|_| is_certain);
+                let grants = mark.map_or(Grants::Nothing, Grants::Under);
+                grants.if_off(Mechanism::MarkIsCompared, Grants::Always)
             }
             _ => Grants::Nothing,
         }
@@ -283,7 +283,7 @@ impl Admission {
     pub(crate) fn serves_holders(&self, node: usize) -> bool {
         match self.node_state(node) {
             NodeState::Admitted | NodeState::Foreign(_) => true,
-            NodeState::Quarantined(_) => Mechanism::HoldersInQuarantine.is_on(),
+            NodeState::Quarantined(_) => true.if_off(Mechanism::HoldersInQuarantine, false),
             NodeState::Unknown => self.nodes[node].seen.is_some(),
             NodeState::Twin(_)
             | NodeState::SeveralServers
@@ -322,12 +322,10 @@ impl Admission {
     /// A node whose state forbids to take locks anywhere: two configurations side by side, or one
     /// server with two votes, could make two holders of one lock.
     pub(crate) fn conflict(&self) -> Option<usize> {
-        if !Mechanism::ConfigurationIsOfTheSet.is_on() {
-            return None;
-        }
-        (0..self.nodes.len()).find(|node| {
+        let forbids = |node: &usize| {
             matches!(self.node_state(*node), NodeState::Foreign(_) | NodeState::Twin(_))
-        })
+        };
+        (0..self.nodes.len()).find(forbids).if_off(Mechanism::ConfigurationIsOfTheSet, None)
     }
 
     /// In how much time a majority of the nodes will grant locks, if those that wait for nothing but
@@ -372,7 +370,7 @@ impl Admission {
         };
         let read = self.nodes.iter().filter(|known| readable(known)).count();
         let is_ours = read >= majority(self.nodes.len()) && self.conflict().is_none();
-        is_ours || !Mechanism::ConfigurationIsOfTheSet.is_on()
+        is_ours.if_off(Mechanism::ConfigurationIsOfTheSet, true)
     }
 
     /// The conflict that forbids `node` to grant.

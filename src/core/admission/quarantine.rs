@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::super::base::{Mechanism, Time};
+use super::super::base::{Mechanism, Rule, Time};
 use super::clocks::milliseconds;
 use super::mark::MarkState;
 use super::node::Knowledge;
@@ -39,7 +39,7 @@ impl Admission {
         set_time: Option<SetTime>,
         chance: Chance,
     ) -> (Option<MarkState>, Option<Time>) {
-        if !Mechanism::QuarantineIsJoined.is_on() && known.begun != Some(id) {
+        if known.begun != Some(id) && !Mechanism::QuarantineIsJoined.is_on() {
             return (Some(self.begun(chance.id)), None);
         }
         let left = self.left(known, until_ms, id, now, set_time);
@@ -74,11 +74,9 @@ impl Admission {
     ) -> Duration {
         let watched = known.watched(id, now);
         let by_own_clock = self.quarantine_time().saturating_sub(watched);
-        let time_ms = if Mechanism::EndsByTheSetsTime.is_on() {
-            set_time.map(|set_time| set_time.least_ms)
-        } else {
-            known.seen.as_ref().map(|seen| seen.node_time_ms(now))
-        };
+        let nodes_own = known.seen.as_ref().map(|seen| seen.node_time_ms(now));
+        let time_ms = set_time.map(|set_time| set_time.least_ms);
+        let time_ms = time_ms.if_off(Mechanism::EndsByTheSetsTime, nodes_own);
         let few = self.nodes.len() < 3 && Mechanism::FewClocksAreWatched.is_on();
         match until_ms.zip(time_ms).filter(|_| !few) {
             Some((until_ms, time_ms)) => {
@@ -89,6 +87,6 @@ impl Admission {
     }
 
     fn quarantine_time(&self) -> Duration {
-        if Mechanism::FullMaxTtl.is_on() { self.max_ttl } else { self.max_ttl / 2 }
+        self.max_ttl.if_off(Mechanism::FullMaxTtl, self.max_ttl / 2)
     }
 }

@@ -223,6 +223,19 @@ impl Mechanism {
     }
 }
 
+/// A rule with the switch of its mechanism behind it: `majority(nodes).if_off(Mechanism::Majority, 1)` is what the rule says,
+/// and 1 in a test that has switched the majority off.
+pub(crate) trait Rule: Sized {
+    /// Returns this; or `instead`, where a test of this thread has switched `mechanism` off.
+    #[must_use]
+    #[inline]
+    fn if_off(self, mechanism: Mechanism, instead: Self) -> Self {
+        if mechanism.is_on() { self } else { instead }
+    }
+}
+
+impl<T> Rule for T {}
+
 #[cfg(test)]
 pub(crate) use switched_off::without;
 

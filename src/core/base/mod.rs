@@ -20,9 +20,9 @@ pub(crate) use backoff::Backoff;
 pub(crate) use basis::Basis;
 pub(crate) use duration::{exact, rounded};
 pub use hold_class::HoldClass;
-pub(crate) use mechanisms::Mechanism;
 #[cfg(test)]
 pub(crate) use mechanisms::without;
+pub(crate) use mechanisms::{Mechanism, Rule};
 pub(crate) use poll::POLL;
 pub(crate) use spare::give_room_back;
 pub(crate) use tally::{Tally, Verdict, majority, votes_needed};

@@ -1,6 +1,6 @@
 //! Counting votes: won, lost, or still open.
 
-use super::Mechanism;
+use super::{Mechanism, Rule};
 
 /// How many of `nodes` are a majority: more than half, so `N/2 + 1` for even `N` too.
 ///
@@ -11,7 +11,7 @@ pub(crate) const fn majority(nodes: usize) -> usize {
 
 /// The votes that win a lock on so many nodes.
 pub(crate) fn votes_needed(nodes: usize) -> usize {
-    if Mechanism::Majority.is_on() { majority(nodes) } else { 1 }
+    majority(nodes).if_off(Mechanism::Majority, 1)
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Mechanism, Time};
+use super::{Mechanism, Rule, Time};
 
 /// What two clocks may drift apart during `ttl`: one per cent, and 2 ms for the coarseness of
 /// Redis' expiry.
@@ -39,10 +39,9 @@ impl Allowance {
     /// allows for every delay on the way, the caller's own pauses included.
     pub(crate) fn valid_until(self, started: Time, decided: Time, ttl: Duration) -> Time {
         let Self { clock_tolerance } = self;
-        let from = if Mechanism::Elapsed.is_on() { started } else { decided };
-        let drift = if Mechanism::Drift.is_on() { drift(ttl) } else { Duration::ZERO };
-        let steps =
-            if Mechanism::ClockTolerance.is_on() { clock_tolerance } else { Duration::ZERO };
+        let from = started.if_off(Mechanism::Elapsed, decided);
+        let drift = drift(ttl).if_off(Mechanism::Drift, Duration::ZERO);
+        let steps = clock_tolerance.if_off(Mechanism::ClockTolerance, Duration::ZERO);
         from.after(ttl.saturating_sub(drift).saturating_sub(steps))
     }
 

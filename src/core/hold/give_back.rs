@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::super::base::{Basis, HoldClass, Mechanism, Time};
+use super::super::base::{Basis, HoldClass, Mechanism, Rule, Time};
 use super::super::vote::{Attempt, Extension, Kept, ReleaseResult, Shared};
 use super::{Ended, EndedBy, Ending, HeldLock, LossReason, Terms};
 
@@ -76,7 +76,7 @@ impl Releases {
     /// Of an attempt that failed, or of a grant that nobody takes. Nothing of that is kept: the keys of several such
     /// attempts would be in everybody's way.
     pub(crate) fn of_nobody(class: HoldClass, terms: Terms, now: Time) -> Self {
-        let min_hold = terms.min_hold.filter(|_| !Mechanism::OnlyHeldLocksAreKept.is_on());
+        let min_hold = None.if_off(Mechanism::OnlyHeldLocksAreKept, terms.min_hold);
         let kept = min_hold.map(|min_hold| {
             let until = now.after(min_hold);
             Kept { until, by: until }
@@ -257,11 +257,10 @@ impl GiveBack {
     }
 
     fn behind_the_queue(&self) -> GiveBackStage {
-        match (self.verdict_within, self.by) {
+        let verdict_within = self.verdict_within.if_off(Mechanism::NoticesAwaitTheVerdict, None);
+        match (verdict_within, self.by) {
             // The holder could not be told of the loss that the verdict may show, once it was told that there is none.
-            (Some(within), _) if Mechanism::NoticesAwaitTheVerdict.is_on() => {
-                GiveBackStage::Awaiting(within)
-            }
+            (Some(within), _) => GiveBackStage::Awaiting(within),
             (_, EndedBy::Holder(_)) => GiveBackStage::Telling,
             (_, EndedBy::Loss) => GiveBackStage::Reporting,
         }

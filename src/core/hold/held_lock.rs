@@ -18,7 +18,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::super::base::{Basis, HoldClass, Mechanism, Time, majority};
+use super::super::base::{Basis, HoldClass, Mechanism, Rule, Time, majority};
 use super::super::vote::{Attempt, Extension, Grant, Kept, Shared};
 use super::{Lease, LossReason, Next, Rounds, Schedule, Terms};
 
@@ -260,8 +260,8 @@ impl<A: Shared<Attempt>, E: Shared<Extension>> HeldLock<A, E> {
     /// The thread of a present holder takes the lock again, for a hold of that class. Returns the number of this further
     /// hold, or why the lock is lost. The lease stays as it is, on the terms on which it was taken first.
     pub(crate) fn reenter(&mut self, class: HoldClass, now: Time) -> Result<u64, LossReason> {
-        let lost = self.lease.loss(now);
-        if let Some(reason) = lost.filter(|_| Mechanism::LostLocksAreNotTakenAgain.is_on()) {
+        let lost = self.lease.loss(now).if_off(Mechanism::LostLocksAreNotTakenAgain, None);
+        if let Some(reason) = lost {
             return Err(reason);
         }
         self.reentries += 1;
@@ -288,7 +288,7 @@ impl<A: Shared<Attempt>, E: Shared<Extension>> HeldLock<A, E> {
             return false;
         }
         self.downgraded = true;
-        self.tell_at = Mechanism::DowngradesAreTold.is_on().then_some(now);
+        self.tell_at = Some(now).if_off(Mechanism::DowngradesAreTold, None);
         let rounds = &mut self.rounds;
         self.attempt.with(|attempt| rounds.restart(attempt));
         true

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::super::base::{Allowance, Basis, Mechanism, Time};
+use super::super::base::{Allowance, Basis, Mechanism, Rule, Time};
 use super::super::vote::{Kept, Renewed};
 
 /// Why a lock was lost.
@@ -277,7 +277,7 @@ impl Lease {
     /// Until when a node that lost the key may be given it again, if nobody else has taken it since:
     /// while the lock is certainly ours.
     pub(crate) fn repair_until(&self) -> Option<Time> {
-        Mechanism::Repair.is_on().then_some(self.valid_until)
+        Some(self.valid_until).if_off(Mechanism::Repair, None)
     }
 
     /// The longest that a key of ours can live on, counted from the last time one was set.
@@ -385,11 +385,10 @@ impl Lease {
         let enough = keys_left >= terms.ttl / 2;
         let in_time = self.keys_until <= now.after(terms.ttl);
         let kept = self.kept(now).is_some() || terms.min_hold.is_some();
-        let free = !kept || !Mechanism::KeptLocksAreNotHandedOver.is_on();
-        let allowed = (held || !Mechanism::HandOverOnlyWhileHeld.is_on())
-            && (enough || !Mechanism::HandOverNeedsValidity.is_on())
-            && (in_time || !Mechanism::HandOverKeepsToTerms.is_on());
-        same && allowed && free
+        same && held.if_off(Mechanism::HandOverOnlyWhileHeld, true)
+            && enough.if_off(Mechanism::HandOverNeedsValidity, true)
+            && in_time.if_off(Mechanism::HandOverKeepsToTerms, true)
+            && !kept.if_off(Mechanism::KeptLocksAreNotHandedOver, false)
     }
 
     /// A renewal is due when a third of the TTL is gone, or somewhat earlier: two more tries have room

@@ -74,11 +74,10 @@ impl<R: Shared<Extension>> Rounds<R> {
     /// From now on other rounds are made, of a lock that is shared. Nothing more is sent for those of before, and nobody
     /// knows what they have left.
     pub(super) fn restart(&mut self, attempt: &mut Attempt) {
-        if !Mechanism::DowngradesRestartRounds.is_on() {
-            return;
+        if Mechanism::DowngradesRestartRounds.is_on() {
+            self.open.iter().for_each(|round| round.with(Extension::close));
+            self.hear_out(attempt);
         }
-        self.open.iter().for_each(|round| round.with(Extension::close));
-        self.hear_out(attempt);
     }
 
     /// Tells `attempt` what the nodes have said of its key, and may still do about it, for the last time.

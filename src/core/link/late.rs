@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use super::super::base::{Backoff, Mechanism, Time};
+use super::super::base::{Backoff, Mechanism, Rule, Time};
 
 /// How long after a connection was given up something may still arrive over it. A kernel that has to
 /// deliver what a closed socket has left tries for about 100 s (Linux: `tcp_orphan_retries`).
@@ -123,7 +123,7 @@ impl Repetition {
         now: Time,
         random: impl FnOnce() -> f64,
     ) -> Option<Time> {
-        if self.late.is_over(via) || !Mechanism::ReleasesAreRepeated.is_on() {
+        if self.late.is_over(via).if_off(Mechanism::ReleasesAreRepeated, true) {
             return None;
         }
         let until = *self.until.get_or_insert_with(|| {

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::super::base::{Mechanism, Time};
+use super::super::base::{Mechanism, Rule, Time};
 use super::late::{LATEST, Via};
 
 /// The most of them that are known one by one.
@@ -60,14 +60,12 @@ impl OldConnections {
     /// `own`. Not that one: some proxy has several of ours share it, and it would be none to be ended.
     pub(crate) fn that_have_to_end(&mut self, run: &str, own: Option<u64>, now: Time) -> Vec<u64> {
         self.old.retain(|old| old.may_deliver(run, now));
-        if !Mechanism::OldConnectionsAreEnded.is_on() {
-            return Vec::new();
-        }
         if let Some(own) = own {
             self.cannot_be_ended(run, own);
         }
         let of_this_run = self.old.iter().filter(|old| old.run.as_deref() == Some(run));
-        of_this_run.filter_map(|old| old.id).collect()
+        let have_to_end: Vec<_> = of_this_run.filter_map(|old| old.id).collect();
+        have_to_end.if_off(Mechanism::OldConnectionsAreEnded, Vec::new())
     }
 
     /// That server does not let us end the connection.

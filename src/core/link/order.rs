@@ -9,7 +9,7 @@
 
 use std::collections::VecDeque;
 
-use super::super::base::Mechanism;
+use super::super::base::{Mechanism, Rule};
 use super::driver::{Form, Request};
 use super::job::Job;
 
@@ -41,12 +41,11 @@ pub(crate) fn put_in_order<R: Request>(jobs: &mut [Job<R>]) {
             batches.push(batch);
         }
     }
-    let batchable_last = Mechanism::BatchesGoLast.is_on();
     jobs.sort_by_key(|job| {
         if job.request.goes_last() && Mechanism::WithdrawalsGoLast.is_on() {
             return usize::MAX;
         }
-        let batch = job.request.batch().filter(|_| batchable_last);
+        let batch = job.request.batch().if_off(Mechanism::BatchesGoLast, None);
         batch.and_then(|batch| batches.iter().position(|it| *it == batch)).map_or(0, |at| 1 + at)
     });
 }

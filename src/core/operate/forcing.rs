@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::super::base::{Mechanism, Time, drift, majority};
+use super::super::base::{Mechanism, Rule, Time, drift, majority};
 use super::super::base::{Tally, Verdict};
 use super::super::link::Via;
 use super::super::vote::{Ballot, Failure};
@@ -25,10 +25,7 @@ impl ForcePlan {
     /// that was told first.
     pub(crate) fn new(max_ttl: Duration, timeout: Duration, now: Time) -> Self {
         let lives = max_ttl.saturating_add(drift(max_ttl)).saturating_add(timeout);
-        let tombstones_live = match Mechanism::ForcedStayOut.is_on() {
-            true => lives,
-            false => Duration::from_millis(1),
-        };
+        let tombstones_live = lives.if_off(Mechanism::ForcedStayOut, Duration::from_millis(1));
         Self { tombstones_live, answer_by: now.after(timeout), kept_until: now.after(lives) }
     }
 

@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use std::hash::Hash;
 use std::time::Duration;
 
-use super::super::base::{HoldClass, Mechanism, POLL, Time};
+use super::super::base::{HoldClass, Mechanism, POLL, Rule, Time};
 use super::super::hold::{Lease, LossReason, Terms};
 use super::super::vote::Conclusion;
 use super::super::vote::LAST_SEQUENCE;
@@ -290,7 +290,7 @@ impl<W, H> LocalQueue<W, H> {
             (Turn::Ask, Some(until)) => Turn::GiveWay(until),
             (turn, _) => turn,
         };
-        let comes_first = self.comes_first(ticket) || !Mechanism::FirstCallersReserve.is_on();
+        let comes_first = self.comes_first(ticket).if_off(Mechanism::FirstCallersReserve, true);
         (Place { turn, is_held, comes_first }, None)
     }
 

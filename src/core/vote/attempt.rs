@@ -7,7 +7,7 @@ mod queues;
 
 use std::time::Duration;
 
-use super::super::base::{Allowance, Mechanism, Time, drift, validity};
+use super::super::base::{Allowance, Mechanism, Rule, Time, drift, validity};
 use super::super::base::{Tally, Verdict, votes_needed};
 use super::super::link::{Copies, Late, Repetition, Via};
 use super::fencing::number_of;
@@ -300,20 +300,15 @@ impl Attempt {
         if std::mem::replace(&mut self.closed, true) {
             return Vec::new();
         }
-        let silent_too = Mechanism::ReleaseSilent.is_on();
         (0..self.slots.len())
             .zip(&self.slots)
             .filter_map(|(node, slot)| {
                 let (granted, late) = (slot.ours, slot.late(number));
                 let in_flight =
                     late.is_something() || slot.repairs > 0 || slot.earlier_copy_unknown;
+                let silent = in_flight && Mechanism::ReleaseSilent.is_on();
                 let denied = slot.denied && Mechanism::ReleaseDenied.is_on();
-                (granted || denied || in_flight && silent_too).then_some(Cleanup {
-                    node,
-                    granted,
-                    in_flight,
-                    late,
-                })
+                (granted || denied || silent).then_some(Cleanup { node, granted, in_flight, late })
             })
             .collect()
     }
@@ -488,9 +483,8 @@ impl Attempt {
     fn known(&self) -> bool {
         let number = self.number();
         let known_by = self.numbers().filter(|known| *known >= number).count();
-        self.confirmed
-            || known_by >= votes_needed(self.slots.len())
-            || !Mechanism::FenceWriteBack.is_on()
+        let known = self.confirmed || known_by >= votes_needed(self.slots.len());
+        known.if_off(Mechanism::FenceWriteBack, true)
     }
 
     /// Whether the lock's number would be so far above what was proposed, or several have said, by the word of one,
@@ -501,7 +495,7 @@ impl Attempt {
     /// behind, if the clocks of a wrong minority came first. It would never believe a node that knows a number of today.
     fn is_far_above(&self) -> bool {
         let Some(Proposal { number, reached }) = self.proposed else { return false };
-        let reached = if Mechanism::ReachedNumbersAreNear.is_on() { reached } else { 0 };
+        let reached = reached.if_off(Mechanism::ReachedNumbersAreNear, 0);
         let highest = number.max(reached).max(self.number_of_several()).saturating_add(FAR_ABOVE);
         self.number() > highest && !self.known() && Mechanism::FarNumbersNeedSeveral.is_on()
     }

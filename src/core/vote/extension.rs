@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::super::base::{Allowance, Basis, Mechanism, Time};
+use super::super::base::{Allowance, Basis, Mechanism, Rule, Time};
 use super::super::base::{Tally, Verdict, votes_needed};
 use super::super::link::{Copies, Via};
 use super::{Ballot, Failure};
@@ -183,7 +183,8 @@ impl Extension {
             self.sound_until = Some(self.valid_at_most());
         }
         let sound = self.sound_until.is_some_and(|until| now < until);
-        if !sound || self.tries_left == 0 || !Mechanism::RepairAmongContenders.is_on() {
+        let tries_left = self.tries_left.if_off(Mechanism::RepairAmongContenders, 0);
+        if !sound || tries_left == 0 {
             return None;
         }
         let nodes = self.heard.len();
@@ -351,7 +352,9 @@ impl Ballot for Extension {
         };
         let kept = match vote {
             ExtensionVote::Extended => true,
-            ExtensionVote::RepairedInQuarantine => Mechanism::HoldersInQuarantine.is_on(),
+            ExtensionVote::RepairedInQuarantine => {
+                true.if_off(Mechanism::HoldersInQuarantine, false)
+            }
             _ => false,
         };
         let moved = self.moved[node] && !kept;

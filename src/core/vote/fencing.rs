@@ -11,7 +11,7 @@ use std::fmt;
 use std::mem;
 use std::time::Duration;
 
-use super::super::base::{Mechanism, Time, give_room_back};
+use super::super::base::{Mechanism, Rule, Time, give_room_back};
 
 /// The largest number that there is: so large that a token fits into 63 bits, and small enough to be
 /// exact as one of Lua's floating-point numbers.
@@ -34,7 +34,7 @@ const FENCE_OUTLIVES: Duration = Duration::from_secs(10 * 60);
 /// How much longer than its lock a fence is kept, in milliseconds. Without the mechanism it ends before the lock.
 pub(crate) fn fence_outlives_ms() -> i64 {
     const MS: i64 = FENCE_OUTLIVES.as_millis() as i64;
-    if Mechanism::FencesOutliveLocks.is_on() { MS } else { -100 }
+    MS.if_off(Mechanism::FencesOutliveLocks, -100)
 }
 
 /// A number for a holder of a lock that is larger than that of every holder of the same name before.
@@ -121,7 +121,7 @@ impl Proposal {
     /// set's time goes on whichever nodes forget. Otherwise their own numbers do.
     pub(crate) fn new(last: u64, set_time_us: Option<i64>, several_us: Option<i64>) -> Self {
         let number_of = |time_us: i64| u64::try_from(time_us / 10).ok();
-        let set_time_us = set_time_us.filter(|_| Mechanism::FenceClockFloor.is_on());
+        let set_time_us = set_time_us.if_off(Mechanism::FenceClockFloor, None);
         let time = set_time_us.and_then(number_of).unwrap_or(0);
         let reached = several_us.and_then(number_of).unwrap_or(0);
         Self { number: last.saturating_add(1).max(time), reached }

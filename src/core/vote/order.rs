@@ -1,6 +1,6 @@
 //! In which order the nodes are asked for a name, where they are not asked all at once.
 
-use super::super::base::Mechanism;
+use super::super::base::{Mechanism, Rule};
 
 /// The nodes, by their `names`, in an order that depends on the `keys` of the lock. All clients come to the same order,
 /// however their configurations list the nodes. Different locks prefer different nodes, which shares the
@@ -10,8 +10,9 @@ use super::super::base::Mechanism;
 /// than the other, each would get a node of its own again and again, and keep it from others for the time of an attempt.
 pub(crate) fn asking_order(keys: &[&[u8]], names: &[impl AsRef<str>]) -> Vec<usize> {
     let key: &[u8] = match *keys {
-        [key, ..] if keys.len() == 1 || !Mechanism::SeveralNamesMeet.is_on() => key,
-        _ => b"",
+        [key] => key,
+        [first, ..] => b"".as_slice().if_off(Mechanism::SeveralNamesMeet, first),
+        [] => b"",
     };
     let mut order: Vec<_> = (0..names.len()).collect();
     order.sort_by_cached_key(|node| hash(key, names[*node].as_ref().as_bytes()));

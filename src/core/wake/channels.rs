@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::super::base::{Mechanism, Time};
+use super::super::base::{Mechanism, Rule, Time};
 use super::ReleaseTracker;
 
 /// How long a channel is listened to after its last waiter has left. A lock that is waited for again and
@@ -290,7 +290,7 @@ impl<W: Clone> Channels<W> {
             return vec![watcher.wake.clone()];
         }
         let told_before = self.subscribers[node].owner_told_on.take();
-        let told_before = told_before.filter(|_| Mechanism::SecondMessagesAreNoNews.is_on());
+        let told_before = told_before.if_off(Mechanism::SecondMessagesAreNoNews, None);
         let Self { channels, waiters, subscribers, .. } = self;
         let Some((name, channel)) = channels.get_key_value(channel) else { return Vec::new() };
         if has_second_message(owner) {
@@ -301,12 +301,11 @@ impl<W: Clone> Channels<W> {
             told_before.as_ref().is_some_and(|told| waiter.channels.contains(told))
         };
         let is_news = |waiter: &&mut ChannelWaiter<W>| {
-            let ours = waiter.ours.as_deref() == Some(owner);
+            let is_ours = waiter.ours.as_deref() == Some(owner);
+            let is_ours = is_ours.if_off(Mechanism::OwnReleaseIsNoNews, false);
             let is_for_another =
                 is_queued(owner) && waiter.called.as_ref().is_some_and(|called| called != owner);
-            !is_second(waiter)
-                && !is_for_another
-                && (!ours || !Mechanism::OwnReleaseIsNoNews.is_on())
+            !is_second(waiter) && !is_for_another && !is_ours
         };
         let told = channel.waiters.iter().filter_map(|id| {
             waiters.get_mut(id).filter(is_news)?.tell(|tracker| tracker.released(node))

@@ -1,6 +1,6 @@
 //! When a waiter should try again: what the nodes have told since its last attempt.
 
-use super::super::base::Mechanism;
+use super::super::base::{Mechanism, Rule};
 use super::super::vote::Attempt;
 
 /// Why to try again before the time.
@@ -156,7 +156,7 @@ impl ReleaseTracker {
         node.listening = true;
         node.missed = false;
         // A waiter that does not try again misses a release that came before this.
-        node.covered |= !Mechanism::TryOnceSubscribed.is_on();
+        node.covered |= false.if_off(Mechanism::TryOnceSubscribed, true);
     }
 
     /// The connection on which `node` was listened to is gone.
@@ -169,7 +169,7 @@ impl ReleaseTracker {
 
     /// `node` tells that it was given the lock back.
     pub(crate) fn released(&mut self, node: usize) {
-        self.nodes[node].told = Mechanism::HeedsReleases.is_on();
+        self.nodes[node].told = true.if_off(Mechanism::HeedsReleases, false);
     }
 
     /// Whether any node has told of a release since the last attempt began, or since one was left to others:
@@ -182,7 +182,7 @@ impl ReleaseTracker {
     pub(crate) fn wake_reason(&self) -> Option<WakeReason> {
         let told = self.count(|node| node.told) > 0;
         let answered = self.preferred.is_some_and(|preferred| self.nodes[preferred].told);
-        let needed = if Mechanism::WakeByMajority.is_on() { self.needed() } else { 1 };
+        let needed = self.needed().if_off(Mechanism::WakeByMajority, 1);
         // A holder's releases arrive one after the other: a waiter that goes by the first one is refused
         // by the rest. `or`: other nodes that count as well.
         let is_free = |or: fn(&NodeNews) -> bool| {
@@ -213,8 +213,8 @@ impl ReleaseTracker {
     /// Returns true if `node` tells of releases, and is heard, as a caller needs that prefers this node. Before a majority is
     /// listened to, no node is relied on.
     pub(crate) fn hears(&self, node: usize) -> bool {
-        let tells =
-            self.nodes[node].untold < MOST_UNTOLD || !Mechanism::SilentNodesAreNotPreferred.is_on();
+        let tells = self.nodes[node].untold < MOST_UNTOLD;
+        let tells = tells.if_off(Mechanism::SilentNodesAreNotPreferred, true);
         let is_heard =
             self.nodes[node].listening || self.count(|node| node.listening) < self.needed();
         tells && is_heard

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::super::base::{Backoff, Mechanism, Time};
+use super::super::base::{Backoff, Mechanism, Rule, Time};
 use super::channels::Changes;
 
 /// How long a subscriber waits at most before it looks at its changes. As a rule it is woken; but the node
@@ -101,7 +101,7 @@ impl Subscriber {
             SubscriberState::Confirmed(changes) => {
                 let Changes { subscribe, unsubscribe } = std::mem::take(changes);
                 // A wake-up that came before the confirmation went unheeded.
-                let look_again = Mechanism::UnheededChangesAreLookedAt.is_on();
+                let look_again = true.if_off(Mechanism::UnheededChangesAreLookedAt, false);
                 self.state = SubscriberState::Unsubscribing { channels: unsubscribe, look_again };
                 SubscriberStep::TellListening(subscribe)
             }

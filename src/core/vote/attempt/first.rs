@@ -1,6 +1,6 @@
 //! The first node's word, where clients may fall back to it.
 
-use super::super::super::base::{Mechanism, Time};
+use super::super::super::base::{Mechanism, Rule, Time};
 use super::super::Failure;
 use super::{Answer, Attempt, Conclusion, Vote};
 
@@ -54,11 +54,7 @@ impl Attempt {
             Answer::Failed(Failure::Error) => Conclusion::Unreachable,
             Answer::Failed(Failure::Rejected) => Conclusion::Rejected,
         };
-        if Mechanism::FirstNodeMustGrant.is_on() {
-            FirstWord::NotGranted(word)
-        } else {
-            FirstWord::Unreachable
-        }
+        FirstWord::NotGranted(word).if_off(Mechanism::FirstNodeMustGrant, FirstWord::Unreachable)
     }
 
     /// What came of it if the first node's word is enough, since no majority can be reached: won if
