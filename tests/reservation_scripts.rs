@@ -2,11 +2,12 @@
 
 mod support;
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use redis::Value;
 use support::lua::with_includes;
-use support::{Server, wait_until};
+use support::{Server, kinds, wait_until};
 
 const LIMIT: Duration = Duration::from_secs(60);
 const MARK: &str = "{quorlock}:mark";
@@ -27,15 +28,36 @@ struct Kind {
     behind: &'static [&'static str],
 }
 
-const KINDS: [Kind; 7] = [
-    Kind {
-        name: "mutex",
-        acquire: include_str!("../lua/mutex/acquire.lua"),
-        keys: &["k", MARK, RESERVED],
-        owner: "a#1",
-        before: &["", ""],
-        behind: &[],
-    },
+const MUTEX: Kind = Kind {
+    name: "mutex",
+    acquire: include_str!("../lua/mutex/acquire.lua"),
+    keys: &["k", MARK, RESERVED],
+    owner: "a#1",
+    before: &["", ""],
+    behind: &[],
+};
+
+const SEMAPHORE: Kind = Kind {
+    name: "semaphore",
+    acquire: include_str!("../lua/semaphore/acquire.lua"),
+    keys: &["k", MARK, RESERVED],
+    owner: "a#1",
+    before: &[],
+    behind: &["1", "0"],
+};
+
+const READ: Kind = Kind {
+    name: "read",
+    acquire: include_str!("../lua/rwlock/read_acquire.lua"),
+    keys: &["k", MARK, RESERVED, "{k}:a:1:rwlock_timeout:1"],
+    owner: "a:1",
+    before: &["", ""],
+    behind: &[],
+};
+
+/// Every kind: a test compares them with the library's list.
+const KINDS: &[Kind] = &[
+    MUTEX,
     Kind {
         name: "reentrant",
         acquire: include_str!("../lua/reentrant/acquire.lua"),
@@ -60,30 +82,16 @@ const KINDS: [Kind; 7] = [
         before: &["waiting", "", ""],
         behind: &[],
     },
+    SEMAPHORE,
     Kind {
-        name: "semaphore",
-        acquire: include_str!("../lua/semaphore/acquire.lua"),
-        keys: &["k", MARK, RESERVED],
-        owner: "a#1",
-        before: &[],
-        behind: &["1", "0"],
-    },
-    Kind {
-        name: "multi",
+        name: "multi_mutex",
         acquire: include_str!("../lua/multi/acquire.lua"),
         keys: &[MARK, RESERVED, "k"],
         owner: "a#1",
         before: &["", ""],
         behind: &[],
     },
-    Kind {
-        name: "read",
-        acquire: include_str!("../lua/rwlock/read_acquire.lua"),
-        keys: &["k", MARK, RESERVED, "{k}:a:1:rwlock_timeout:1"],
-        owner: "a:1",
-        before: &["", ""],
-        behind: &[],
-    },
+    READ,
 ];
 
 fn run(server: &Server, script: &str, keys: &[&str], arguments: &[&str]) -> Value {
@@ -141,8 +149,15 @@ fn hold(server: &Server) {
 }
 
 #[test]
+fn every_kind_is_tested_here() {
+    let of_library: BTreeSet<_> = kinds::KINDS.iter().map(|kind| kind.label()).collect();
+    let tested: BTreeSet<_> = KINDS.iter().map(|kind| kind.name).collect();
+    assert_eq!(tested, of_library);
+}
+
+#[test]
 fn a_refused_caller_reserves_the_lock_and_goes_before_younger_ones() {
-    for kind in &KINDS {
+    for kind in KINDS {
         let (server, name) = (Server::start(), kind.name);
         hold(&server);
         for reserves in ["", &priority(5), &reserving(5), &reserving(5)] {
@@ -154,10 +169,10 @@ fn a_refused_caller_reserves_the_lock_and_goes_before_younger_ones() {
         server.command(&["DEL", "k"]);
         if name != "read" {
             // A read makes way for no other read; but for all others.
-            let ms = refused(&KINDS[6].ask(&server, "")).expect("somebody else goes first");
+            let ms = refused(&READ.ask(&server, "")).expect("somebody else goes first");
             assert!((1..=1_500).contains(&ms), "{name}: {ms}");
         }
-        for other in &KINDS[..6] {
+        for other in KINDS.iter().filter(|other| other.name != "read") {
             for younger in ["", &priority(6)] {
                 let ms = refused(&other.ask(&server, younger)).expect("somebody else goes first");
                 assert!((1..=1_500).contains(&ms), "{name}: {ms}");
@@ -172,11 +187,11 @@ fn a_refused_caller_reserves_the_lock_and_goes_before_younger_ones() {
 
 #[test]
 fn an_older_caller_goes_before_a_reservation_and_replaces_it() {
-    for kind in &KINDS {
+    for kind in KINDS {
         let (server, name) = (Server::start(), kind.name);
         hold(&server);
         for of in [5, 3, 8] {
-            assert!(refused(&KINDS[0].ask(&server, &reserving(of))).is_some());
+            assert!(refused(&MUTEX.ask(&server, &reserving(of))).is_some());
         }
         assert_eq!(reserved(&server), [3, 5, 8]);
         server.command(&["DEL", "k"]);
@@ -188,15 +203,15 @@ fn an_older_caller_goes_before_a_reservation_and_replaces_it() {
 
 #[test]
 fn a_reservation_ends_by_itself_and_what_is_none_reserves_nothing() {
-    for kind in &KINDS {
+    for kind in KINDS {
         let (server, name) = (Server::start(), kind.name);
         hold(&server);
         let short = format!("{} 100", priority(1));
-        assert!(refused(&KINDS[0].ask(&server, &short)).is_some());
+        assert!(refused(&MUTEX.ask(&server, &short)).is_some());
         // Another one keeps the key, and not the reservation that is over.
-        assert!(refused(&KINDS[0].ask(&server, &reserving(9))).is_some());
+        assert!(refused(&MUTEX.ask(&server, &reserving(9))).is_some());
         wait_until("its end", LIMIT, || {
-            let _ = KINDS[0].ask(&server, &reserving(9));
+            let _ = MUTEX.ask(&server, &reserving(9));
             reserved(&server) == [9]
         });
         server.command(&["DEL", "k", RESERVED]);
@@ -227,7 +242,7 @@ fn a_caller_that_says_so_reserves_only_beside_a_kind_that_may_have_several_holde
         ("semaphore", &["permits", "1", "b#1", "99999999999999 0"]),
         ("reentrant", &["b:1", "1"]),
     ];
-    for kind in KINDS.iter().filter(|kind| !["multi", "read", "write"].contains(&kind.name)) {
+    for kind in KINDS.iter().filter(|kind| !["multi_mutex", "read", "write"].contains(&kind.name)) {
         let (server, name) = (Server::start(), kind.name);
         for (holder, fields) in holds {
             server.command(&["DEL", "k", RESERVED]);
@@ -251,7 +266,7 @@ fn a_caller_with_another_number_of_permits_reserves_beside_the_holders() {
     let server = Server::start();
     let semaphore = |owner, permits, slot, reserves: &str| {
         let arguments = [owner, "60000", "", reserves, permits, slot];
-        run(&server, KINDS[4].acquire, KINDS[4].keys, &arguments)
+        run(&server, SEMAPHORE.acquire, SEMAPHORE.keys, &arguments)
     };
     assert!(granted(&semaphore("a#1", "2", "0", "")));
     let waits = format!("{} s", reserving(1));
@@ -269,10 +284,10 @@ fn a_node_keeps_the_oldest_reservations() {
     let server = Server::start();
     hold(&server);
     for of in (10..30).rev() {
-        assert!(refused(&KINDS[0].ask(&server, &reserving(of))).is_some());
+        assert!(refused(&MUTEX.ask(&server, &reserving(of))).is_some());
     }
     assert_eq!(reserved(&server), (10..18).collect::<Vec<_>>());
-    assert!(refused(&KINDS[0].ask(&server, &reserving(40))).is_some());
+    assert!(refused(&MUTEX.ask(&server, &reserving(40))).is_some());
     assert_eq!(reserved(&server), (10..18).collect::<Vec<_>>(), "it comes again");
 }
 
@@ -281,7 +296,7 @@ fn a_reservation_is_withdrawn_by_its_caller_alone_and_that_is_told_if_others_wai
     let server = Server::start();
     hold(&server);
     for of in [1, 2, 3] {
-        assert!(refused(&KINDS[0].ask(&server, &reserving(of))).is_some());
+        assert!(refused(&MUTEX.ask(&server, &reserving(of))).is_some());
     }
     let client = redis::Client::open(server.url()).expect("a valid URL");
     let mut connection = client.get_connection().expect("it runs");
@@ -300,8 +315,8 @@ fn a_reservation_is_withdrawn_by_its_caller_alone_and_that_is_told_if_others_wai
     let message = told.get_message().expect("it is told");
     assert_eq!(message.get_payload::<String>().expect("text"), priority(3));
     // One that is over, and still there, keeps nobody waiting.
-    assert!(refused(&KINDS[0].ask(&server, &format!("{} 20", priority(4)))).is_some());
-    assert!(refused(&KINDS[0].ask(&server, &reserving(5))).is_some());
+    assert!(refused(&MUTEX.ask(&server, &format!("{} 20", priority(4)))).is_some());
+    assert!(refused(&MUTEX.ask(&server, &reserving(5))).is_some());
     let text = server.get(RESERVED).expect("two entries");
     wait_until("the end of the first", LIMIT, || {
         server.command(&["SET", "k", "somebody else", "PX", "60000"]);
@@ -333,7 +348,7 @@ fn several_names_are_reserved_together() {
         let reserved = format!("{{{name}}}:reserved");
         run(
             &server,
-            KINDS[0].acquire,
+            MUTEX.acquire,
             &[name, MARK, &reserved],
             &["a#1", "60000", "", "", "", reserves],
         )
