@@ -29,6 +29,7 @@ mod mailbox;
 mod opening;
 mod quote;
 mod reader;
+mod recall;
 mod replicas;
 mod request;
 #[cfg(feature = "diagnosis")]
