@@ -5,7 +5,10 @@ use std::path::Path;
 
 /// The text of a script, with what its lines `-- include NAME` stand for.
 pub fn with_includes(script: &str) -> String {
-    let shared = Path::new(env!("CARGO_MANIFEST_DIR")).join("lua/shared");
+    // Of this crate, or of one inside its folder.
+    let folders = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
+    let mut shared = folders.map(|folder| folder.join("lua/shared"));
+    let shared = shared.find(|shared| shared.is_dir()).expect("the scripts are in the checkout");
     let lines = script.lines().map(|line| match line.trim_start().strip_prefix("-- include ") {
         Some(name) => {
             let indent = &line[..line.len() - line.trim_start().len()];

@@ -1,31 +1,32 @@
 //! The floor: what the protocol costs with nothing around it.
 
 use super::contestant::{Caller, Contestant};
-use super::wire::Wire;
+use super::wire::{Form, Wire};
 
 /// Each caller writes to all nodes over sockets of its own, and reads until it has a majority.
 pub(crate) struct Floor {
     ports: Vec<u16>,
+    form: Form,
 }
 
 impl Floor {
-    pub(crate) fn new(ports: Vec<u16>) -> Self {
-        Self { ports }
+    pub(crate) fn new(ports: Vec<u16>, form: Form) -> Self {
+        Self { ports, form }
     }
 }
 
 impl Contestant for Floor {
     fn caller<'a>(&'a self, name: &str) -> Caller<'a> {
-        let mut wire = Wire::connect(&self.ports);
+        let mut wire = Wire::connect(&self.ports, self.form);
         let majority = self.ports.len() / 2 + 1;
-        let key = format!("floor:{name}");
+        let key = format!("{}:{name}", self.form.prefix());
         let (mut rounds, mut bytes) = (0_u64, Vec::new());
         Box::new(move |inside| {
             // As long as the owner ids that libraries make; and nobody else has this key.
             let owner = format!("{rounds:036}");
             rounds += 1;
             bytes.clear();
-            wire.acquire(&mut bytes, &key, &owner);
+            wire.acquire(&mut bytes, &key, &owner, rounds);
             assert!(wire.exchange(&bytes, 1)[0] >= majority, "the name is nobody else's");
             inside();
             bytes.clear();

@@ -12,6 +12,7 @@ use super::spent::Spent;
 use super::svg::Plot;
 use super::threaded::Threaded;
 use super::turns::{Turn, interleave, middle, on_own_names, pooled_us};
+use super::wire::Form;
 use super::{Pictures, Settings};
 
 const MOST_NODES: usize = 9;
@@ -40,7 +41,10 @@ fn nodes(settings: &Settings, servers: &Servers, pictures: &mut Pictures) {
         .map(|&n| {
             let prefix = format!("nodes-{n}");
             let ours = Ours::new(urls[..n].to_vec(), &prefix, all_on, Ending::Unlock);
-            [Box::new(ours) as Box<dyn Contestant>, Box::new(Floor::new(ports[..n].to_vec()))]
+            [
+                Box::new(ours) as Box<dyn Contestant>,
+                Box::new(Floor::new(ports[..n].to_vec(), Form::Canonical)),
+            ]
         })
         .collect();
     let turns = settings.turns(3 * 2 * counts.len());

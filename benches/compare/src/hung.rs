@@ -11,6 +11,7 @@ use super::report::Goal;
 use super::server::{Server, Servers};
 use super::svg::{Bar, Chart, short};
 use super::turns::{quantile, quartiles};
+use super::wire::Form;
 use super::{Pictures, Settings};
 
 const NODES: usize = 5;
@@ -28,7 +29,7 @@ pub(crate) fn run(settings: &Settings, pictures: &mut Pictures) {
     let mut servers = Servers::start(NODES);
     let ports = servers.iter().map(Server::port).collect();
     let ours = Ours::new(servers.urls(), "a", all_on, Ending::Unlock);
-    let floor = Floor::new(ports);
+    let floor = Floor::new(ports, Form::Canonical);
     let rslock = Rslock::new(servers.urls());
     let contestants: [(&str, &dyn Contestant); 3] =
         [("quorlock", &ours), ("floor", &floor), ("rslock", &rslock)];

@@ -39,6 +39,9 @@ mod wire;
 
 #[path = "../../../tests/support/cpu.rs"]
 mod cpu;
+#[path = "../../../tests/support/lua.rs"]
+#[allow(dead_code, unreachable_pub, reason = "only a part of it is used here")]
+mod lua;
 #[path = "../../../tests/support/server.rs"]
 mod server;
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, Sender, bounded};
 
 use super::contestant::{Caller, Contestant};
-use super::wire::Wire;
+use super::wire::{Form, Wire};
 
 /// Nobody waits for longer: a thread has ended then.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -19,14 +19,15 @@ const MAILBOX: usize = 1_024;
 
 /// Callers put their requests into the mailbox of each thread, and sleep until a majority of them has answered.
 pub(crate) struct Threaded {
-    prefix: &'static str,
+    prefix: String,
     mailboxes: Vec<Sender<Request>>,
     threads: Vec<JoinHandle<()>>,
 }
 
 #[derive(Clone)]
 struct Request {
-    acquire: bool,
+    /// To take the lock, for the caller's so manieth time; else to give it back.
+    acquire: Option<u64>,
     key: Arc<str>,
     owner: Arc<str>,
     answers: Arc<Answers>,
@@ -41,25 +42,26 @@ struct Answers {
 impl Threaded {
     /// One thread, whose answer is that of a majority of the nodes.
     pub(crate) fn packed(ports: Vec<u16>) -> Self {
-        Self::new("packed", vec![ports])
+        Self::new("packed", vec![ports], Form::Canonical)
     }
 
-    pub(crate) fn one_a_node(ports: Vec<u16>) -> Self {
-        Self::new("threaded", ports.into_iter().map(|port| vec![port]).collect())
+    pub(crate) fn one_a_node(ports: Vec<u16>, form: Form) -> Self {
+        Self::new("threaded", ports.into_iter().map(|port| vec![port]).collect(), form)
     }
 
-    fn new(prefix: &'static str, threads: Vec<Vec<u16>>) -> Self {
+    fn new(prefix: &str, threads: Vec<Vec<u16>>, form: Form) -> Self {
+        let prefix = format!("{}:{prefix}", form.prefix());
         let majority = threads.len() / 2 + 1;
         let threads = threads.into_iter().map(|ports| {
             let (mailbox, requests) = bounded(MAILBOX);
-            (mailbox, thread::spawn(move || carry(&ports, majority, &requests)))
+            (mailbox, thread::spawn(move || carry(&ports, form, majority, &requests)))
         });
         let (mailboxes, threads) = threads.unzip();
         Self { prefix, mailboxes, threads }
     }
 
     /// Asks all threads, and waits for a majority.
-    fn ask(&self, acquire: bool, key: &Arc<str>, owner: &Arc<str>) {
+    fn ask(&self, acquire: Option<u64>, key: &Arc<str>, owner: &Arc<str>) {
         let majority = self.mailboxes.len() / 2 + 1;
         let answers = Arc::new(Answers { caller: thread::current(), came: AtomicUsize::new(0) });
         let (key, owner) = (key.clone(), owner.clone());
@@ -82,9 +84,9 @@ impl Contestant for Threaded {
         Box::new(move |inside| {
             let owner: Arc<str> = format!("{rounds:036}").into();
             rounds += 1;
-            self.ask(true, &key, &owner);
+            self.ask(Some(rounds), &key, &owner);
             inside();
-            self.ask(false, &key, &owner);
+            self.ask(None, &key, &owner);
         })
     }
 }
@@ -97,8 +99,8 @@ impl Drop for Threaded {
 }
 
 /// Carries requests to the nodes on those ports, until a majority of these has answered; it takes so many such answers to wake a caller.
-fn carry(ports: &[u16], answers_needed: usize, requests: &Receiver<Request>) {
-    let mut wire = Wire::connect(ports);
+fn carry(ports: &[u16], form: Form, answers_needed: usize, requests: &Receiver<Request>) {
+    let mut wire = Wire::connect(ports, form);
     let majority = ports.len() / 2 + 1;
     let (mut bytes, mut batch) = (Vec::new(), Vec::new());
     while let Ok(first) = requests.recv() {
@@ -106,8 +108,8 @@ fn carry(ports: &[u16], answers_needed: usize, requests: &Receiver<Request>) {
         batch.extend(requests.try_iter());
         for Request { acquire, key, owner, .. } in &batch {
             match acquire {
-                true => wire.acquire(&mut bytes, key, owner),
-                false => wire.release(&mut bytes, key, owner),
+                Some(round) => wire.acquire(&mut bytes, key, owner, *round),
+                None => wire.release(&mut bytes, key, owner),
             }
         }
         let yes = wire.exchange(&bytes, batch.len());

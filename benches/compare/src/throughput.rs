@@ -8,6 +8,7 @@ use super::server::Servers;
 use super::svg::Chart;
 use super::threaded::Threaded;
 use super::turns::{Turn, interleave, on_own_names, ratio};
+use super::wire::Form;
 use super::{Pictures, Settings};
 use quorlock::Builder;
 
@@ -33,8 +34,11 @@ fn measure(settings: &Settings, pictures: &mut Pictures, nodes: usize, goals: Go
     let ours = |prefix, build: fn(Builder) -> Builder, ending| {
         Box::new(Ours::new(reach.urls(), prefix, build, ending)) as Box<dyn Contestant>
     };
-    let contestants: [(&str, Box<dyn Contestant>); 8] = [
-        ("threaded floor", Box::new(Threaded::one_a_node(reach.ports.clone()))),
+    let floor =
+        |form| Box::new(Threaded::one_a_node(reach.ports.clone(), form)) as Box<dyn Contestant>;
+    let contestants: [(&str, Box<dyn Contestant>); 9] = [
+        ("threaded floor", floor(Form::Canonical)),
+        ("  full", floor(Form::Full)),
         ("packed floor", Box::new(Threaded::packed(reach.ports.clone()))),
         ("quorlock, unlock", ours("a", all_on, Ending::Unlock)),
         ("quorlock, drop", ours("c", all_on, Ending::Drop)),
@@ -48,7 +52,7 @@ fn measure(settings: &Settings, pictures: &mut Pictures, nodes: usize, goals: Go
         let all = interleave(contestants.len(), turns, |i| {
             on_own_names(servers, &*contestants[i].1, threads, settings.turn)
         });
-        let goals = [None, None, Some(all_on), None, Some(bare), None, None, None];
+        let goals = [None, None, None, Some(all_on), None, Some(bare), None, None, None];
         let rows: Vec<_> = contestants
             .iter()
             .zip(&all)

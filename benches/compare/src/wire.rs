@@ -1,4 +1,4 @@
-//! Raw sockets to all nodes, and the two scripts of the Redlock algorithm: what the floors are made of.
+//! Raw sockets to all nodes, and two scripts: what the floors are made of.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
@@ -6,13 +6,21 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-/// As the Redis documentation has them, but that both answer an integer of one digit: so each answer
-/// is four bytes, and reading it costs nothing.
+use super::lua::with_includes;
+
+/// The scripts of the Redlock algorithm, as the Redis documentation has them.
 const ACQUIRE: &str = "if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return 1 \
                        else return 0 end";
 const RELEASE: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then \
                        return redis.call('DEL', KEYS[1]) else return 0 end";
-const ANSWER: usize = 4;
+
+/// This library's own scripts for a mutex.
+const FULL_ACQUIRE: &str = include_str!("../../../lua/mutex/acquire.lua");
+const FULL_RELEASE: &str = include_str!("../../../lua/mutex/release.lua");
+const MARK: &str = "full:mark";
+const ADMITTED: &str = "as long as the mark of a node with five nodes and a few settings is, about a hundred bytes..........";
+const FENCE_TTL_MS: &str = "630000";
+const CHANNEL: &str = "full:released";
 
 const TTL_MS: &str = "30000";
 /// Whoever is so many answers behind is waited for, lest its requests fill its socket; and whoever is
@@ -22,8 +30,28 @@ const HUNG: Duration = Duration::from_millis(100);
 /// Nothing waits for longer: the bench has hung then.
 const LIMIT: Duration = Duration::from_secs(10);
 
+/// The scripts that a floor calls.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// Those of the Redlock algorithm.
+    Canonical,
+    /// This library's own: with the node's mark, a fence, a message, and a reading of the node's clock with each write.
+    Full,
+}
+
+impl Form {
+    /// The prefix of the keys.
+    pub(crate) const fn prefix(self) -> &'static str {
+        match self {
+            Self::Canonical => "floor",
+            Self::Full => "full",
+        }
+    }
+}
+
 /// One connection to each node.
 pub(crate) struct Wire {
+    form: Form,
     nodes: Vec<Node>,
     scripts: Scripts,
 }
@@ -48,43 +76,64 @@ struct Node {
 }
 
 impl Wire {
-    pub(crate) fn connect(ports: &[u16]) -> Self {
+    pub(crate) fn connect(ports: &[u16], form: Form) -> Self {
         let mut scripts = None;
+        let (acquire, release) = match form {
+            Form::Canonical => (ACQUIRE.to_owned(), RELEASE.to_owned()),
+            Form::Full => (with_includes(FULL_ACQUIRE), with_includes(FULL_RELEASE)),
+        };
         let nodes = ports.iter().map(|port| {
             let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, *port)).expect("it listens");
             stream.set_nodelay(true).expect("it is a socket");
             stream.set_read_timeout(Some(LIMIT)).expect("it is no zero");
-            let acquire = load(&stream, ACQUIRE);
-            let release = load(&stream, RELEASE);
+            let (acquire, release) = (load(&stream, &acquire), load(&stream, &release));
+            ask(&stream, &["SET", MARK, ADMITTED]);
             stream.set_nonblocking(true).expect("it is a socket");
             scripts = Some(Scripts { acquire, release });
             Node { stream, behind: 0, came: 0, asked: false, hung: false, part: Vec::new() }
         });
         let nodes = nodes.collect();
-        Self { nodes, scripts: scripts.expect("there is a node") }
+        Self { form, nodes, scripts: scripts.expect("there is a node") }
     }
 
-    /// Appends the request to `bytes`.
-    pub(crate) fn acquire(&self, bytes: &mut Vec<u8>, key: &str, owner: &str) {
-        encode(bytes, &["EVALSHA", &self.scripts.acquire, "1", key, owner, TTL_MS]);
+    /// Appends the request to `bytes`. `round`: each of a key has a larger one than the one before.
+    pub(crate) fn acquire(&self, bytes: &mut Vec<u8>, key: &str, owner: &str, round: u64) {
+        let script = &*self.scripts.acquire;
+        match self.form {
+            Form::Canonical => encode(bytes, &["EVALSHA", script, "1", key, owner, TTL_MS]),
+            Form::Full => {
+                let [reserved, fence] = ["reserved", "fence"].map(|it| format!("{{{key}}}:{it}"));
+                let proposal = (1_000_000_000 + round).to_string();
+                let keys = ["EVALSHA", script, "4", key, MARK, &reserved, &fence];
+                let arguments = [owner, TTL_MS, ADMITTED, &proposal, FENCE_TTL_MS];
+                encode(bytes, &[&keys[..], &arguments].concat());
+            }
+        }
     }
 
     /// Appends the request to `bytes`.
     pub(crate) fn release(&self, bytes: &mut Vec<u8>, key: &str, owner: &str) {
-        encode(bytes, &["EVALSHA", &self.scripts.release, "1", key, owner]);
+        let script = &*self.scripts.release;
+        let request = ["EVALSHA", script, "1", key, owner, CHANNEL];
+        let length = if self.form == Form::Full { 6 } else { 5 };
+        encode(bytes, &request[..length]);
     }
 
     /// Writes `requests` requests to all nodes, reads until a majority has answered all of them, and
     /// says how many nodes said yes to each.
     pub(crate) fn exchange(&mut self, bytes: &[u8], requests: usize) -> Vec<usize> {
         let majority = self.nodes.len() / 2 + 1;
+        let (bytes, requests, asked) = match self.form {
+            Form::Canonical => (bytes.to_vec(), requests, requests),
+            Form::Full => ([bytes, b"*1\r\n$4\r\nTIME\r\n"].concat(), requests + 1, requests),
+        };
         let mut yes = vec![0; requests];
         for node in &mut self.nodes {
             node.catch_up();
             node.asked = !node.hung;
             node.came = 0;
             if node.asked {
-                node.stream.write_all(bytes).expect("there is room for so little");
+                node.stream.write_all(&bytes).expect("there is room for so little");
             }
         }
         while self.nodes.iter().filter(|node| node.came == requests).count() < majority {
@@ -99,6 +148,7 @@ impl Wire {
         for node in self.nodes.iter_mut().filter(|node| node.asked) {
             node.behind += requests - node.came;
         }
+        yes.truncate(asked);
         yes
     }
 }
@@ -134,20 +184,42 @@ impl Node {
             Err(error) => panic!("a node cannot be read from: {error}"),
         };
         self.part.extend_from_slice(&room[..some]);
-        let whole = self.part.len() / ANSWER;
-        for i in 0..whole {
-            let answer = &self.part[i * ANSWER..(i + 1) * ANSWER];
-            assert!(answer[0] == b':', "an error: {}", self.part.escape_ascii());
+        let mut taken = 0;
+        while let Some(length) = answer(&self.part[taken..]) {
+            let answer = &self.part[taken..taken + length];
+            assert!(answer[0] != b'-', "an error: {}", self.part.escape_ascii());
             if self.behind > 0 {
                 self.behind -= 1;
             } else {
-                yes[self.came] += usize::from(answer[1] == b'1');
+                let is_yes = answer.starts_with(b":1\r") || answer.starts_with(b"*2\r\n:1\r");
+                yes[self.came] += usize::from(is_yes);
                 self.came += 1;
             }
+            taken += length;
         }
-        self.part.drain(..whole * ANSWER);
+        self.part.drain(..taken);
         true
     }
+}
+
+/// The length of the answer at the beginning of `bytes`; `None`: not all of it has come.
+fn answer(bytes: &[u8]) -> Option<usize> {
+    let line = bytes.windows(2).position(|it| it == b"\r\n")? + 2;
+    let number = || std::str::from_utf8(&bytes[1..line - 2]).ok()?.parse::<usize>().ok();
+    match bytes[0] {
+        b'$' => Some(line + number()? + 2).filter(|length| *length <= bytes.len()),
+        b'*' => (0..number()?).try_fold(line, |at, _| Some(at + answer(&bytes[at..])?)),
+        _ => Some(line),
+    }
+}
+
+/// Asks for something that is answered with OK.
+fn ask(mut stream: &TcpStream, parts: &[&str]) {
+    let mut bytes = Vec::new();
+    encode(&mut bytes, parts);
+    stream.write_all(&bytes).expect("it listens");
+    let mut answer = [0; "+OK\r\n".len()];
+    stream.read_exact(&mut answer).expect("it answers");
 }
 
 fn load(mut stream: &TcpStream, script: &str) -> String {
