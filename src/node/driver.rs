@@ -9,7 +9,6 @@ use crossbeam_channel::Sender;
 use super::address::Address;
 use super::batch;
 use super::connection::{Broken, Connection, Reply, TIME, write_end};
-use super::driven::Progress;
 use super::job::{Asked, Job, Undelivered};
 use super::mailbox::Mailbox;
 use super::replicas::Unreplicated;
@@ -29,8 +28,8 @@ use crate::observe;
 /// The time for which answers that a caller does not need any more are left to the next one. Nobody is woken for them meanwhile.
 pub(super) const LEFT: Duration = Duration::from_millis(5);
 
-/// A caller writes so many requests along with its own that have waited for the worker, and so many bytes in all. A socket that has
-/// room takes them at once, also if the server hangs.
+/// A caller writes so many requests along with its own that have waited for the worker, and so many bytes in all. A socket on which
+/// nothing waits but one more such write takes them at once, also if the server hangs.
 const MOST_TAKEN_ALONG: usize = 8;
 const MOST_AT_ONCE: usize = 6 * 1024;
 
@@ -46,6 +45,17 @@ pub(super) enum Next {
     Read { until: Time, takes_more: bool },
     /// Nothing, ever again.
     End,
+}
+
+/// The end of what can be done without waiting for the node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Progress {
+    /// An answer is on its way, for which the node has time until then.
+    Reads(Time),
+    /// Nothing is to be done before the worker wakes up by itself.
+    Rests,
+    /// Something that takes a thread of its own.
+    Other,
 }
 
 /// The connection to one node, with its machine. The node's [worker](super::worker) has it as a rule, or a caller that
@@ -430,16 +440,6 @@ impl Driver {
         is_fine && self.mailbox.len() == 0
     }
 
-    /// The node is so far away that a caller has to let go of it when something else comes.
-    pub(super) fn is_far(&self) -> bool {
-        self.link.is_far()
-    }
-
-    /// Something waits for the worker.
-    pub(super) fn has_waiting(&self) -> bool {
-        self.mailbox.len() > 0
-    }
-
     /// The caller that drives it asks this.
     pub(super) fn submit(&mut self, job: Job) -> Progress {
         self.left_until = None;
@@ -490,7 +490,7 @@ impl Driver {
         let mut step = step;
         if step == Step::Write {
             let encoded = self.encoded();
-            if encoded.0.len() > MOST_AT_ONCE || !self.has_room() {
+            if encoded.0.len() > MOST_AT_ONCE {
                 return Progress::Other;
             }
             self.failed = self.write(encoded).err();
@@ -498,10 +498,7 @@ impl Driver {
         }
         match step {
             _ if self.failed.is_some() => Progress::Other,
-            Step::Read(_, deadline) => {
-                // From then on the worker may write what waits.
-                Progress::Reads(self.link.writes_at().map_or(deadline, |at| at.min(deadline)))
-            }
+            Step::Read(_, deadline) => Progress::Reads(deadline),
             Step::Wait(until) if self.shared.wakes_at() <= until => {
                 self.shared.status.idle();
                 Progress::Rests
@@ -526,11 +523,6 @@ impl Driver {
             Some(until) => until < self.shared.wakes_at(),
             None => progress != Progress::Rests,
         }
-    }
-
-    /// The socket takes a write of a caller at once: few bytes are on their way there, if any.
-    fn has_room(&self) -> bool {
-        self.link.writes_on_their_way() <= 1 || self.socket().is_none_or(Socket::has_room)
     }
 
     fn has_answer(&mut self) -> Result<bool, Broken> {

@@ -29,7 +29,6 @@ mod mailbox;
 mod opening;
 mod quote;
 mod reader;
-mod recall;
 mod replicas;
 mod request;
 #[cfg(feature = "diagnosis")]
