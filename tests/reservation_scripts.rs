@@ -67,7 +67,7 @@ const KINDS: &[Kind] = &[
         behind: &[],
     },
     Kind {
-        name: "fair",
+        name: "fair_mutex",
         acquire: include_str!("../lua/fair/acquire.lua"),
         keys: &["k", MARK, RESERVED, "{k}:queue", "{k}:queue_ends"],
         owner: "a#1",
