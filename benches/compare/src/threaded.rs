@@ -26,7 +26,7 @@ pub(crate) struct Threaded {
 
 #[derive(Clone)]
 struct Request {
-    /// To take the lock, for the caller's so manieth time; else to give it back.
+    /// The caller's round, if the lock is to be taken; `None`: it is to be given back.
     acquire: Option<u64>,
     key: Arc<str>,
     owner: Arc<str>,

@@ -1,5 +1,6 @@
 //! Raw sockets to all nodes, and two scripts: what the floors are made of.
 
+use std::borrow::Cow;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::time::{Duration, Instant};
@@ -8,7 +9,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::lua::with_includes;
 
-/// The scripts of the Redlock algorithm, as the Redis documentation has them.
+/// The scripts of the Redlock algorithm, as the Redis documentation has them, but that both answer an integer.
 const ACQUIRE: &str = "if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return 1 \
                        else return 0 end";
 const RELEASE: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then \
@@ -18,8 +19,10 @@ const RELEASE: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then \
 const FULL_ACQUIRE: &str = include_str!("../../../lua/mutex/acquire.lua");
 const FULL_RELEASE: &str = include_str!("../../../lua/mutex/release.lua");
 const MARK: &str = "full:mark";
-const ADMITTED: &str = "as long as the mark of a node with five nodes and a few settings is, about a hundred bytes..........";
+/// About as long as a mark of a set of five nodes.
+const ADMITTED: &str = "0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789";
 const FENCE_TTL_MS: &str = "630000";
+const TIME: &[u8] = b"*1\r\n$4\r\nTIME\r\n";
 const CHANNEL: &str = "full:released";
 
 const TTL_MS: &str = "30000";
@@ -96,7 +99,7 @@ impl Wire {
         Self { form, nodes, scripts: scripts.expect("there is a node") }
     }
 
-    /// Appends the request to `bytes`. `round`: each of a key has a larger one than the one before.
+    /// Appends the request to `bytes`. `round` rises with each request for the same key.
     pub(crate) fn acquire(&self, bytes: &mut Vec<u8>, key: &str, owner: &str, round: u64) {
         let script = &*self.scripts.acquire;
         match self.form {
@@ -123,9 +126,10 @@ impl Wire {
     /// says how many nodes said yes to each.
     pub(crate) fn exchange(&mut self, bytes: &[u8], requests: usize) -> Vec<usize> {
         let majority = self.nodes.len() / 2 + 1;
-        let (bytes, requests, asked) = match self.form {
-            Form::Canonical => (bytes.to_vec(), requests, requests),
-            Form::Full => ([bytes, b"*1\r\n$4\r\nTIME\r\n"].concat(), requests + 1, requests),
+        let asked = requests;
+        let (bytes, requests) = match self.form {
+            Form::Canonical => (Cow::Borrowed(bytes), requests),
+            Form::Full => (Cow::Owned([bytes, TIME].concat()), requests + 1),
         };
         let mut yes = vec![0; requests];
         for node in &mut self.nodes {
