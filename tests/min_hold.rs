@@ -12,6 +12,9 @@ use support::{Servers, wait_until};
 /// Never to be waited for.
 const LIMIT: Duration = Duration::from_secs(30);
 const TTL: Duration = Duration::from_secs(20);
+/// Nodes keep a lock until a time of their own clocks, which a client knows as exactly as a round trip allows: they may
+/// keep it for so much longer.
+const NODE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Long enough for a busy machine to look at what is kept.
 const MIN_HOLD: Duration = Duration::from_secs(4);
 
@@ -19,7 +22,7 @@ const NAME: &str = "nightly-report";
 const KEY: &str = "quorlock:nightly-report";
 
 fn settings(servers: &Servers) -> Builder {
-    fresh(servers.urls()).ttl(TTL).max_ttl(TTL).node_timeout(Duration::from_secs(5))
+    fresh(servers.urls()).ttl(TTL).max_ttl(TTL).node_timeout(NODE_TIMEOUT)
 }
 
 fn client(servers: &Servers) -> Quorlock {
@@ -53,7 +56,11 @@ fn a_job_that_was_done_is_not_done_again_for_a_while() {
     let (begun, owner) = done(&job(&one));
     wait_kept(&servers, &owner);
     let left = servers.iter().map(|server| server.pttl(KEY)).max().expect("three nodes");
-    assert!(left <= 4_100, "it ends with the shortest hold, and not with the TTL: {left} ms");
+    let left = Duration::from_millis(left.try_into().unwrap_or(0));
+    assert!(
+        left <= MIN_HOLD + NODE_TIMEOUT,
+        "it ends with the shortest hold, and not with the TTL: {left:?}"
+    );
     for locks in [&one, &other] {
         let locked = job(locks).try_lock().optional().expect("a majority");
         assert!(locked.is_none(), "it was granted {:?} after it had been", begun.elapsed());
@@ -185,7 +192,7 @@ fn a_call_beyond_a_limit_is_told_when_it_may_be_made() {
     let error = limit.try_acquire().expect_err("no third one");
     let ErrorKind::Held { remaining_ttl: Some(left) } = error.kind() else { panic!("{error}") };
     assert!(
-        left <= LIMIT && left > TTL,
+        left > TTL && left <= LIMIT + NODE_TIMEOUT,
         "it is kept for the window, and not for the TTL: {left:?}"
     );
     assert!(limit.try_acquire_for(Duration::from_millis(50)).is_err_and(|error| error.is_held()));
