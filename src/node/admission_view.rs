@@ -37,12 +37,12 @@ impl AdmissionView {
         }
     }
 
-    /// `seen` hands in what was seen of the node. Whether that changes what is known of it.
+    /// `seen` hands in what was seen of the node. Returns true if that changes anything for those who have to do with the others.
     pub(super) fn seen(&mut self, node: usize, seen: impl FnOnce(&mut Admission)) -> bool {
         self.refusals[node] = None;
-        let before = self.admission.node_state(node);
+        let before = self.admission.known_to_all();
         seen(&mut self.admission);
-        self.admission.node_state(node) != before
+        self.admission.known_to_all() != before
     }
 
     /// The nodes whose state was not told yet, with that state and what it means. Of a node that cannot be

@@ -14,7 +14,7 @@ use super::super::base::{Mechanism, Rule, Time, majority};
 use super::super::link::ClockVerdict;
 use super::clock_tracker::{ClockStep, ClockTracker, Reading};
 use super::clocks::Offset;
-use super::comparison::{ClockPlace, ROUNDING};
+use super::comparison::{ClockPlace, Off, ROUNDING};
 use super::node::Knowledge;
 use super::node_clock::ClockNews;
 use super::probe::{Forgot, ProbeJudgement};
@@ -172,13 +172,37 @@ impl Admission {
     /// The node was probed. A clock that has moved away from the set little by little is noted anew,
     /// before a process that has just begun would take that for a step.
     pub(super) fn note_drift(&mut self, node: usize, now: Time) {
-        let certain = !self.nodes[node].clock.doubtful && Mechanism::ClocksAreNoted.is_on();
-        let reference = self.reference_for(node, now).filter(|_| certain);
-        let moved = reference.and_then(|it| self.off_mark(node, it, now)).is_some_and(|off| {
-            let much = self.noted_anew();
+        let much = self.noted_anew();
+        let is_moved = self.off_certainly(node, now).is_some_and(|off| {
             off.behind > much || off.ahead > much && self.allowed_rise(node, now) >= ROUNDING
         });
-        if let Some(seen) = self.nodes[node].seen.as_mut().filter(|_| moved && self.quarantine)
+        if is_moved {
+            self.note_anew(node);
+        }
+    }
+
+    /// A node was probed, whichever. Where a set begins, its mark may be the one by which another one's is found to be wrong: clients
+    /// that begin at the same time may have written marks that contradict each other.
+    pub(super) fn find_wrong_marks(&mut self, now: Time) {
+        for node in 0..self.nodes.len() {
+            let off = self.off_certainly(node, now);
+            let is_wrong = off.is_some_and(|off| off.behind > self.clock_tolerance);
+            if is_wrong.if_off(Mechanism::AllMarksAreCompared, false) {
+                self.note_anew(node);
+            }
+        }
+    }
+
+    /// How far the node's clock is off from what its mark says, unless it is in doubt.
+    fn off_certainly(&self, node: usize, now: Time) -> Option<Off> {
+        let certain = !self.nodes[node].clock.doubtful && Mechanism::ClocksAreNoted.is_on();
+        let reference = self.reference_for(node, now).filter(|_| certain);
+        reference.and_then(|it| self.off_mark(node, it, now))
+    }
+
+    /// The node needs a mark that says where its clock is, before it grants anything more.
+    fn note_anew(&mut self, node: usize) {
+        if let Some(seen) = self.nodes[node].seen.as_mut().filter(|_| self.quarantine)
             && let ProbeJudgement::Ours(state) = seen.judgement
         {
             seen.judgement = ProbeJudgement::Moved(state);

@@ -12,7 +12,7 @@ use super::clocks::{DRIFT, Offset, median, microseconds};
 use super::mark::Noted;
 use super::node::{Knowledge, Seen};
 use super::node_clock::NodeClock;
-use super::probe::ProbeJudgement;
+use super::probe::{PROBE_AGAIN, ProbeJudgement};
 use super::set_time::SetTime;
 
 /// A clock that has moved away from its mark by this part of the tolerance is noted anew, and by no less
@@ -135,6 +135,7 @@ impl Admission {
         let (from, to) = match noted {
             Some(Reference { lowest, highest }) => (lowest.0, highest.1),
             // Nobody has noted anything: this is how it begins.
+            None if self.is_first_note_sent(node, now) => return None,
             None => {
                 let middle_us = self.ahead_of_us(now, !doubt)?;
                 (middle_us, middle_us)
@@ -145,6 +146,19 @@ impl Admission {
         let exact = width < i64::try_from(self.clock_tolerance.as_micros()).unwrap_or(i64::MAX);
         (exact || self.is_doubted_enough(node, now))
             .then_some(least.saturating_sub(to).div_euclid(1_000))
+    }
+
+    /// Whether another node was sent a mark just now that says how far its clock is ahead. While nobody has noted
+    /// anything, that mark is what the next one is measured by. Otherwise two nodes could say the same of themselves
+    /// although their clocks differ: the median of the clocks changes with each one that is read.
+    ///
+    /// A node that does not answer is waited for no longer than until it would be asked again.
+    fn is_first_note_sent(&self, node: usize, now: Time) -> bool {
+        let is_sent = |other: usize| {
+            let sent = self.nodes[other].clock.note_sent;
+            other != node && sent.is_some_and(|sent| now < sent.after(PROBE_AGAIN))
+        };
+        (0..self.nodes.len()).any(is_sent).if_off(Mechanism::FirstNotesTakeTurns, false)
     }
 
     /// The set's time in microseconds since 1970: the median over the last known clocks of all nodes, each

@@ -14,6 +14,9 @@ use mark::{Mark, MarkState};
 use set_time::SetTime;
 pub(crate) use unused::{MayHaveForgotten, Past, may_have_forgotten};
 
+#[cfg(test)]
+#[path = "tests/begins.rs"]
+mod begins_tests;
 mod clock;
 #[cfg(test)]
 #[path = "tests/clock.rs"]
@@ -135,6 +138,7 @@ impl Admission {
         self.nodes[node].probed(probe, now);
         self.read(node, clock);
         self.note_drift(node, now);
+        self.find_wrong_marks(now);
     }
 
     /// The node has answered a check. If nothing has changed this counts as a probe; else the node has to be probed.
@@ -162,6 +166,7 @@ impl Admission {
     /// The node cannot be reached any more. What comes back in its place may be another server.
     pub(crate) fn lost(&mut self, node: usize) {
         self.nodes[node].seen = None;
+        self.nodes[node].clock.note_sent = None;
         self.nodes[node].servers.lost();
     }
 
@@ -182,6 +187,16 @@ impl Admission {
     /// Nothing can be held that this node has forgotten, so the quarantine `id` ends now. No later one does.
     pub(crate) fn admit(&mut self, node: usize, id: u64) {
         self.nodes[node].by_order = Some(id);
+    }
+
+    /// What a node's answer may change for those who have to do with the other nodes: for each node what is known of it,
+    /// whether it grants locks, and whether its mark says where its clock is.
+    pub(crate) fn known_to_all(&self) -> Vec<(NodeState, bool, bool)> {
+        let known = |node: usize| {
+            let grants = self.grants(node) != Grants::Nothing;
+            (self.node_state(node), grants, self.nodes[node].clock.noted.is_some())
+        };
+        (0..self.nodes.len()).map(known).collect()
     }
 
     /// Until when there is nothing to do about `node`, if it does not change: it has to be looked at again then.
@@ -246,6 +261,7 @@ impl Admission {
                 match noted.or_else(|| self.new_note(node, now)) {
                     Some(noted) => {
                         let mark = known.mark(&seen.probe, noted, state);
+                        self.nodes[node].clock.note_sent = Some(now);
                         self.change(node, mark.to_string())
                     }
                     None => seen.again(None, now),

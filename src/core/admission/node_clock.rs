@@ -34,6 +34,8 @@ pub(super) struct NodeClock {
     /// The same of the last mark that there was, of an earlier run too: a node that forgets it, or restarts,
     /// goes on with the same clock.
     pub(super) last_noted_ms: Option<i64>,
+    /// When a mark was sent there that says how far it is ahead, and was not answered yet.
+    pub(super) note_sent: Option<Time>,
     /// It is where the mark says, and has gone on from there at our rate.
     pub(super) steady: bool,
     /// Since when it is in doubt: it is new to us, or was not tracked for a while, or took a step.

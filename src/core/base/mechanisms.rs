@@ -95,6 +95,10 @@ pub(crate) enum Mechanism {
     FenceClockFloor,
     /// The set's time is made of clocks that are corrected by what the nodes' marks say of them.
     TimeIsCorrected,
+    /// While nobody has said how far any clock is ahead, this is said of one node at a time.
+    FirstNotesTakeTurns,
+    /// Whenever one node was probed, all nodes' marks are compared with their clocks.
+    AllMarksAreCompared,
     /// A node whose clock and mark say a time that cannot be says nothing of the set's time.
     TimesAreBounded,
     /// A doubt about clocks is over when all locks of before have ended.
