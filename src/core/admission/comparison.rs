@@ -9,7 +9,7 @@ use super::super::base::{Mechanism, Rule, Time, majority};
 use super::super::vote::LARGEST_NUMBER;
 use super::Admission;
 use super::clocks::{DRIFT, Offset, median, microseconds};
-use super::mark::Noted;
+use super::mark::{MarkState, Noted};
 use super::node::{Knowledge, Seen};
 use super::node_clock::NodeClock;
 use super::probe::{PROBE_AGAIN, ProbeJudgement};
@@ -220,16 +220,38 @@ impl Admission {
     /// What the node's clock is to be compared with: a majority that is not in doubt. If it is in doubt
     /// itself, one other clock that has gone on at our rate shows that it was not ours; and if none has,
     /// it was.
+    ///
+    /// For a node that is admitted, none counts that is in quarantine: its mark may have been measured by that very
+    /// node, after this one's clock was set. When its quarantine is over, so are all locks that this has ended early.
     pub(super) fn reference_for(&self, node: usize, now: Time) -> Option<Reference> {
         let all = self.nodes.len();
+        let is_admitted = self.is_admitted(node);
+        let counts = |other: usize| {
+            let is_witness = other == node || !is_admitted || self.is_admitted(other);
+            is_witness.if_off(Mechanism::QuarantinedClocksAreNoWitnesses, true)
+        };
         if self.nodes[node].clock.stepped.is_none() {
-            return self.reference(now, all, |it| self.nodes[it].clock.stepped.is_none());
+            let counts = |it: usize| counts(it) && self.nodes[it].clock.stepped.is_none();
+            return self.reference(now, all, counts);
         }
         let steady = |other: usize| {
             let clock = &self.nodes[other].clock;
-            other != node && clock.steady && !clock.doubtful
+            other != node && counts(other) && clock.steady && !clock.doubtful
         };
-        self.reference(now, 1, steady).or_else(|| self.reference(now, all, |_| true))
+        self.reference(now, 1, steady).or_else(|| self.reference(now, all, counts))
+    }
+
+    /// Its mark says that it grants locks.
+    fn is_admitted(&self, node: usize) -> bool {
+        let judgement = self.nodes[node].seen.as_ref().map(|seen| &seen.judgement);
+        matches!(
+            judgement,
+            Some(
+                ProbeJudgement::Ours(MarkState::Admitted)
+                    | ProbeJudgement::Renamed(MarkState::Admitted)
+                    | ProbeJudgement::Moved(MarkState::Admitted)
+            )
+        )
     }
 
     /// Where the node's clock is, compared with the set.

@@ -99,6 +99,8 @@ pub(crate) enum Mechanism {
     FirstNotesTakeTurns,
     /// Whenever one node was probed, all nodes' marks are compared with their clocks.
     AllMarksAreCompared,
+    /// The clock of a node in quarantine does not show that the clock of an admitted one was not set.
+    QuarantinedClocksAreNoWitnesses,
     /// A node whose clock and mark say a time that cannot be says nothing of the set's time.
     TimesAreBounded,
     /// A doubt about clocks is over when all locks of before have ended.

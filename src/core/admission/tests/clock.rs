@@ -362,6 +362,36 @@ fn a_small_step_is_noted_little_by_little() {
     assert!(world.takes(other, 0) && world.takes(0, 0));
 }
 
+/// A node's clock is set forward. Then another one restarts, the third is away, and only a client that begins now is there: it
+/// measures the restarted one's clock by that of the first. Does the first one grant while the locks could live that it has
+/// let go too early?
+fn grants_by_the_word_of_a_node_in_quarantine(with_data: bool) -> bool {
+    let mut world = World::settled(3, 1);
+    set_by(&mut world, 0, HALF_A_MINUTE);
+    world.restart(1, with_data);
+    (0..3).for_each(|node| world.reach(0, node, false));
+    let other = newcomer(&mut world);
+    world.reach(other, 2, false);
+    let mut granted = false;
+    for _ in 0..9 {
+        world.visit(other);
+        granted |= world.takes(other, 0);
+        world.advance(seconds(1));
+    }
+    world.run(MAX_TTL * 2);
+    assert!(world.takes(other, 0) && world.takes(other, 1), "the votes come back");
+    granted
+}
+
+#[test]
+fn a_clock_that_was_measured_by_another_one_does_not_show_that_this_was_not_set() {
+    for with_data in [true, false] {
+        let granted = || grants_by_the_word_of_a_node_in_quarantine(with_data);
+        assert!(!granted());
+        assert!(without(&[Mechanism::QuarantinedClocksAreNoWitnesses], granted));
+    }
+}
+
 /// The set's time, as that client knows it, in milliseconds since the true one.
 fn time_ms(world: &World, client: usize) -> Option<i64> {
     let client = &world.clients[client];
