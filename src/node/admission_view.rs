@@ -136,7 +136,7 @@ impl AdmissionView {
 
     fn others_are_admitted(&self, node: usize) -> bool {
         let mut others = (0..self.names.len()).filter(|other| *other != node);
-        others.any(|other| self.admission.node_state(other) == NodeState::Admitted)
+        others.any(|other| self.admission.is_marked_admitted(other))
     }
 
     /// What a node's state means, and what to do about it.

@@ -9,7 +9,7 @@ use super::super::base::{Mechanism, Rule, Time, majority};
 use super::super::vote::LARGEST_NUMBER;
 use super::Admission;
 use super::clocks::{DRIFT, Offset, median, microseconds};
-use super::mark::{MarkState, Noted};
+use super::mark::Noted;
 use super::node::{Knowledge, Seen};
 use super::node_clock::NodeClock;
 use super::probe::{PROBE_AGAIN, ProbeJudgement};
@@ -225,9 +225,9 @@ impl Admission {
     /// node, after this one's clock was set. When its quarantine is over, so are all locks that this has ended early.
     pub(super) fn reference_for(&self, node: usize, now: Time) -> Option<Reference> {
         let all = self.nodes.len();
-        let is_admitted = self.is_admitted(node);
+        let is_admitted = self.is_marked_admitted(node);
         let counts = |other: usize| {
-            let is_witness = other == node || !is_admitted || self.is_admitted(other);
+            let is_witness = other == node || !is_admitted || self.is_marked_admitted(other);
             is_witness.if_off(Mechanism::QuarantinedClocksAreNoWitnesses, true)
         };
         if self.nodes[node].clock.stepped.is_none() {
@@ -239,19 +239,6 @@ impl Admission {
             other != node && counts(other) && clock.steady && !clock.doubtful
         };
         self.reference(now, 1, steady).or_else(|| self.reference(now, all, counts))
-    }
-
-    /// Its mark says that it grants locks.
-    fn is_admitted(&self, node: usize) -> bool {
-        let judgement = self.nodes[node].seen.as_ref().map(|seen| &seen.judgement);
-        matches!(
-            judgement,
-            Some(
-                ProbeJudgement::Ours(MarkState::Admitted)
-                    | ProbeJudgement::Renamed(MarkState::Admitted)
-                    | ProbeJudgement::Moved(MarkState::Admitted)
-            )
-        )
     }
 
     /// Where the node's clock is, compared with the set.

@@ -308,6 +308,19 @@ impl Admission {
         }
     }
 
+    /// Returns true if the mark of `node` says that it grants locks, whether or not its clock is certain enough for that.
+    pub(crate) fn is_marked_admitted(&self, node: usize) -> bool {
+        let judgement = self.nodes[node].seen.as_ref().map(|seen| &seen.judgement);
+        matches!(
+            judgement,
+            Some(
+                ProbeJudgement::Ours(MarkState::Admitted)
+                    | ProbeJudgement::Renamed(MarkState::Admitted)
+                    | ProbeJudgement::Moved(MarkState::Admitted)
+            )
+        )
+    }
+
     /// What is known of `node`.
     pub(crate) fn node_state(&self, node: usize) -> NodeState {
         let known = &self.nodes[node];
