@@ -2,27 +2,24 @@
 //! its own thread: no thread is woken between its call and the verdict.
 //!
 //! It does so only while it is alone: nobody else drives any of them, and nothing waits in front of them. Whatever goes beyond one
-//! write and its answers is left to the nodes' workers, which are woken for it. Where a node is far away or slow, the caller lets go
-//! of all connections as soon as anything else comes for any node: see [`Recall`].
+//! write and its answers is left to the nodes' workers, which are woken for it.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::MutexGuard;
 
-use super::driver::Driver;
+use super::driver::{Driver, Progress};
 use super::handle::Node;
 use super::job::{Ask, Job, Sink};
-use super::recall::Recall;
 use super::request::Request;
 use super::set::NodeSet;
-use super::steps::Progress;
 use crate::clock;
 use crate::core::base::Time;
 use crate::core::link::Repetition;
 
 /// The longest that a caller waits for nodes whose connections it drives, while it has asked others by their workers. Then it
-/// leaves all of them to the workers. Without others, nodes that take longer are slow: see [`Recall`].
+/// leaves all of them to the workers.
 const BESIDES: Duration = Duration::from_millis(1);
 
 /// The time for which a caller looks for answers before it sleeps.
@@ -37,10 +34,6 @@ pub(crate) struct Driven<'a> {
     others_asked: bool,
     /// It counts as one that drives connections.
     drives: bool,
-    /// One of the nodes is far away, or none has answered for [`BESIDES`].
-    is_slow: bool,
-    /// It waits for this along with the answers.
-    recall: Option<&'a Recall>,
 }
 
 /// Counts itself while it lives.
@@ -70,18 +63,15 @@ impl<'a> Driven<'a> {
         let set = nodes.first()?.set();
         let is_alone = set.caller_comes();
         let (caller, links) = (Caller(set), Vec::new());
-        let (others_asked, drives, is_slow, recall) = (false, false, false, None);
-        let mut driven = Self { caller, links, others_asked, drives, is_slow, recall };
+        let mut driven = Self { caller, links, others_asked: false, drives: false };
         if !cfg!(unix) || !is_alone {
             return Some(driven);
         }
         set.driver_comes();
         driven.drives = true;
-        let takes_far = set.recall.can_be_made();
         for (_, node) in nodes.iter().enumerate().filter(|(i, _)| is_meant(*i)) {
-            match node.try_drive(takes_far) {
+            match node.try_drive() {
                 Some(driver) => {
-                    driven.is_slow |= driver.is_far();
                     driven.links.push(DrivenLink { node, driver, progress: Progress::Rests });
                 }
                 None => driven.others_asked |= node.may_answer(),
@@ -120,9 +110,6 @@ impl<'a> Driven<'a> {
 
     /// Lets go of the connections, and wakes the workers of those of which that is so.
     fn let_go(&mut self, is_needed: impl Fn(&mut DrivenLink<'a>) -> bool) {
-        if let Some(recall) = self.recall.take() {
-            recall.is_over();
-        }
         for mut link in self.links.drain(..) {
             let is_needed = is_needed(&mut link);
             link.let_go(is_needed);
@@ -158,41 +145,20 @@ impl<'a> Driven<'a> {
             // This thread may not have run for a while.
             return if self.take_in() { Carried::Further } else { Carried::Over };
         }
-        let is_any_near = self.links.iter().any(|link| !link.driver.is_far());
-        if is_any_near && self.looks() {
+        if self.looks() {
             return Carried::Further;
         }
-        if self.others_asked || !self.is_slow {
+        if self.others_asked {
             at_most = at_most.min(BESIDES);
         }
-        if self.is_slow && self.recall.is_none() && self.has_to_let_go() {
-            self.hand_over();
-            return Carried::Over;
-        }
-        let Ready { links: ready, is_recalled } = ready(&self.links, self.recall, at_most);
-        let mut has_come = false;
+        let mut carried = if self.others_asked { Carried::Over } else { Carried::Nothing };
+        let ready = readable(&self.links, at_most);
         for (link, _) in self.links.iter_mut().zip(ready).filter(|(_, is_ready)| *is_ready) {
-            has_come |= link.advance();
+            if link.advance() {
+                carried = Carried::Further;
+            }
         }
-        if is_recalled {
-            // Also if that was the last answer it needed: it may go on with these connections.
-            self.hand_over();
-            return Carried::Over;
-        }
-        self.is_slow |= !has_come;
-        match has_come {
-            true => Carried::Further,
-            false if self.others_asked => Carried::Over,
-            false => Carried::Nothing,
-        }
-    }
-
-    /// From now on it waits for the recall. Returns true if something has come before that.
-    fn has_to_let_go(&mut self) -> bool {
-        let recall = &self.caller.0.recall;
-        recall.expect();
-        self.recall = Some(recall);
-        self.links.iter().any(|link| link.driver.has_waiting())
+        carried
     }
 
     /// Looks for answers for a moment, before the thread sleeps: to sleep and to be woken takes longer than a server nearby. Where
@@ -248,44 +214,24 @@ impl DrivenLink<'_> {
     }
 }
 
-/// What a wait has come to.
-#[derive(Default)]
-struct Ready {
-    /// For each connection: there is something to be read.
-    links: Vec<bool>,
-    /// The caller is to let go of all of them.
-    is_recalled: bool,
-}
-
-/// Waits until one of the connections has something to be read, or until the caller is to let go of them, for `at_most`.
+/// Waits until one of the connections has something to be read, for `at_most`. Returns which of them have.
 #[cfg(unix)]
-fn ready(links: &[DrivenLink<'_>], recall: Option<&Recall>, at_most: Duration) -> Ready {
+fn readable(links: &[DrivenLink<'_>], at_most: Duration) -> Vec<bool> {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
-    let mut polled = Vec::with_capacity(links.len() + 1);
+    let mut sockets = Vec::with_capacity(links.len());
     for link in links {
-        polled.extend(link.driver.socket().map(|socket| PollFd::new(socket, PollFlags::IN)));
+        sockets.extend(link.driver.socket().map(|socket| PollFd::new(socket, PollFlags::IN)));
     }
-    let sockets = polled.len();
-    let waker = recall.and_then(Recall::waker);
-    polled.extend(waker.map(|waker| PollFd::new(waker, PollFlags::IN)));
     let at_most = Timespec::try_from(at_most).ok();
     // An error, as of a signal, is like a wait that was in vain.
-    let Ok(_) = poll(&mut polled, at_most.as_ref()) else { return Ready::default() };
-    let mut is_ready = polled.iter().map(|it| !it.revents().is_empty());
-    let links = is_ready.by_ref().take(sockets).collect();
-    let is_recalled = is_ready.next() == Some(true);
-    if let (true, Some(recall)) = (is_recalled, recall) {
-        recall.heed();
+    match poll(&mut sockets, at_most.as_ref()) {
+        Ok(_) => sockets.iter().map(|socket| !socket.revents().is_empty()).collect(),
+        Err(_) => Vec::new(),
     }
-    Ready { links, is_recalled }
 }
 
 /// Here no caller drives a connection.
 #[cfg(not(unix))]
-fn ready(_: &[DrivenLink<'_>], _: Option<&Recall>, _: Duration) -> Ready {
-    Ready::default()
+fn readable(_links: &[DrivenLink<'_>], _at_most: Duration) -> Vec<bool> {
+    Vec::new()
 }
-
-#[cfg(all(test, unix))]
-#[path = "driven_tests.rs"]
-mod tests;

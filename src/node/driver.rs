@@ -15,7 +15,6 @@ use super::replicas::Unreplicated;
 use super::request::Value;
 use super::set::NodeSet;
 use super::shared::Shared;
-use super::steps::{Next, Progress};
 use super::surroundings::{Around, Asks, Found, Question};
 use super::wire::Socket;
 use crate::clock;
@@ -29,13 +28,35 @@ use crate::observe;
 /// The time for which answers that a caller does not need any more are left to the next one. Nobody is woken for them meanwhile.
 pub(super) const LEFT: Duration = Duration::from_millis(5);
 
-/// A caller writes so many requests along with its own that have waited for the worker, and so many bytes in all. A socket that has
-/// room takes them at once, also if the server hangs.
+/// A caller writes so many requests along with its own that have waited for the worker, and so many bytes in all. A socket on which
+/// nothing waits but one more such write takes them at once, also if the server hangs.
 const MOST_TAKEN_ALONG: usize = 8;
 const MOST_AT_ONCE: usize = 6 * 1024;
 
 /// About as many bytes as a call has.
 const A_CALL: usize = 400;
+
+/// The worker's next step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    /// Nothing, until then or until something is asked.
+    Rest(Time),
+    /// It waits for an answer, until then. If `takes_more`, for requests as well: they may go out before the answer.
+    Read { until: Time, takes_more: bool },
+    /// Nothing, ever again.
+    End,
+}
+
+/// The end of what can be done without waiting for the node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Progress {
+    /// An answer is on its way, for which the node has time until then.
+    Reads(Time),
+    /// Nothing is to be done before the worker wakes up by itself.
+    Rests,
+    /// Something that takes a thread of its own.
+    Other,
+}
 
 /// The connection to one node, with its machine. The node's [worker](super::worker) has it as a rule, or a caller that
 /// [drives it](super::driven) for one request.
@@ -419,16 +440,6 @@ impl Driver {
         is_fine && self.mailbox.len() == 0
     }
 
-    /// The node is so far away that a caller has to let go of it when something else comes.
-    pub(super) fn is_far(&self) -> bool {
-        self.link.is_far()
-    }
-
-    /// Something waits for the worker.
-    pub(super) fn has_waiting(&self) -> bool {
-        self.mailbox.len() > 0
-    }
-
     /// The caller that drives it asks this.
     pub(super) fn submit(&mut self, job: Job) -> Progress {
         self.left_until = None;
@@ -442,20 +453,6 @@ impl Driver {
 
     /// Takes in the answers that have come, and goes on as far as that goes without waiting for the node. `None`: none has come.
     pub(super) fn advance(&mut self) -> Option<Progress> {
-        let mut last = None;
-        while let Some((progress, has_written)) = self.take_in() {
-            last = Some(progress);
-            // Answers to earlier writes may have been read along with those that were taken in.
-            let may_have_more = has_written && self.link.writes_on_their_way() > 1;
-            if !may_have_more || progress == Progress::Other {
-                break;
-            }
-        }
-        last
-    }
-
-    /// The same, until it writes. Returns whether it has come to that.
-    fn take_in(&mut self) -> Option<(Progress, bool)> {
         if self.link.is_calm() {
             return None;
         }
@@ -480,15 +477,20 @@ impl Driver {
             }
         }
         let step = self.poll();
-        Some((self.progress(step), step == Step::Write))
+        let progress = self.progress(step);
+        if step == Step::Write && self.link.writes_on_their_way() > 1 {
+            // Answers to earlier writes may have been read along with those that were taken in.
+            return self.advance().or(Some(progress));
+        }
+        Some(progress)
     }
 
     /// Writes, if that comes next and the socket takes it at once. Returns where that ends. A failure is left to the worker.
     fn progress(&mut self, step: Step) -> Progress {
         let mut step = step;
-        if step == Step::Write && self.failed.is_none() {
+        if step == Step::Write {
             let encoded = self.encoded();
-            if encoded.0.len() > MOST_AT_ONCE || !self.has_room() {
+            if encoded.0.len() > MOST_AT_ONCE {
                 return Progress::Other;
             }
             self.failed = self.write(encoded).err();
@@ -496,10 +498,7 @@ impl Driver {
         }
         match step {
             _ if self.failed.is_some() => Progress::Other,
-            Step::Read(_, deadline) => {
-                // From then on the worker may write what waits.
-                Progress::Reads(self.link.writes_at().map_or(deadline, |at| at.min(deadline)))
-            }
+            Step::Read(_, deadline) => Progress::Reads(deadline),
             Step::Wait(until) if self.shared.wakes_at() <= until => {
                 self.shared.status.idle();
                 Progress::Rests
@@ -524,11 +523,6 @@ impl Driver {
             Some(until) => until < self.shared.wakes_at(),
             None => progress != Progress::Rests,
         }
-    }
-
-    /// The socket takes a write of a caller at once: few bytes are on their way there, if any.
-    fn has_room(&self) -> bool {
-        self.link.writes_on_their_way() <= 1 || self.socket().is_none_or(Socket::has_room)
     }
 
     fn has_answer(&mut self) -> Result<bool, Broken> {

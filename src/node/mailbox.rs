@@ -5,7 +5,6 @@
 //! which costs both sides a system call more for each request, and a change of threads.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 #[cfg(unix)]
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -13,7 +12,6 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 
 use super::job::Job;
-use super::recall::Recall;
 #[cfg(unix)]
 use super::waker::Waker;
 use super::wire::Socket;
@@ -30,8 +28,6 @@ const RELEASES: usize = 65_536;
 pub(super) struct Mailbox {
     state: Mutex<MailboxState>,
     filled: Condvar,
-    /// Whatever comes here is a reason to make it.
-    recall: Arc<Recall>,
     /// Ends the worker's wait for an answer. Without it, nothing ends that but the answer.
     #[cfg(unix)]
     waker: OnceLock<Waker>,
@@ -85,10 +81,6 @@ pub(super) enum Found {
 }
 
 impl Mailbox {
-    pub(super) fn new(recall: &Arc<Recall>) -> Self {
-        Self { recall: recall.clone(), ..Self::default() }
-    }
-
     pub(super) fn send(&self, job: Job) -> Result<(), Refused> {
         let mut state = self.state.lock();
         state.push(job)?;
@@ -107,10 +99,8 @@ impl Mailbox {
     /// Has the worker take the jobs that were put there, if there are any.
     pub(super) fn wake_worker(&self) {
         let mut state = self.state.lock();
-        if state.jobs.is_empty() {
-            return;
-        }
-        let asleep = state.asleep.take_if(|asleep| asleep.heeds_jobs());
+        let heeds = |asleep: &mut Asleep| asleep.heeds_jobs();
+        let asleep = if state.jobs.is_empty() { None } else { state.asleep.take_if(heeds) };
         drop(state);
         self.notify(asleep);
     }
@@ -254,7 +244,6 @@ impl Mailbox {
     }
 
     fn notify(&self, asleep: Option<Asleep>) {
-        self.recall.make();
         match asleep {
             None => {}
             Some(Asleep::Resting) => {

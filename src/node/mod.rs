@@ -29,7 +29,6 @@ mod mailbox;
 mod opening;
 mod quote;
 mod reader;
-mod recall;
 mod replicas;
 mod request;
 #[cfg(feature = "diagnosis")]
@@ -37,7 +36,6 @@ mod rights;
 mod set;
 mod shared;
 mod status;
-mod steps;
 mod subscriber;
 mod surroundings;
 #[cfg(feature = "tls")]

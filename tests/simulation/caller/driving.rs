@@ -182,14 +182,12 @@ impl Caller {
             return Self::carry(client, index, cx, call);
         }
         let is_due = call.acquire.poll_timeout().is_some_and(|due| due <= now);
-        let is_told = match waits_for {
+        match waits_for {
             WaitsFor::Verdict => {
                 let decided = |claim: &mut Claim| claim.attempt.with(|attempt| attempt.decided());
-                let is_decided = call.acquire.claim().is_some_and(decided);
-                if is_decided {
+                if call.acquire.claim().is_some_and(decided) {
                     call.tell(client, cx, |acquire, around| acquire.handle_verdict(around));
                 }
-                is_decided
             }
             WaitsFor::Confirmation => {
                 let round = call.confirmation.take();
@@ -200,34 +198,21 @@ impl Caller {
                     call.tell(client, cx, |acquire, around| {
                         acquire.handle_confirmation(confirmed, around);
                     });
-                    true
                 } else {
                     call.confirmation = round;
-                    false
                 }
             }
-            _ if is_due => false,
-            WaitsFor::Queue => {
-                call.acquire.handle_queue_changed();
-                true
-            }
-            WaitsFor::Clocks => {
+            WaitsFor::Queue => call.acquire.handle_queue_changed(),
+            WaitsFor::Clocks if !is_due => {
                 call.tell(client, cx, |acquire, around| acquire.handle_clocks(around));
-                true
             }
-            WaitsFor::Answers => {
-                call.tell(client, cx, |acquire, around| acquire.handle_answers(around));
-                true
+            WaitsFor::Answers if !is_due => {
+                call.tell(client, cx, |acquire, around| acquire.handle_answers(around))
             }
-            WaitsFor::Releases => {
-                Self::releases_told(client, cx, &mut call);
-                true
-            }
-            WaitsFor::Time => false,
-        };
-        if !is_told {
-            call.tell(client, cx, |acquire, around| acquire.handle_timeout(around));
+            WaitsFor::Releases => Self::releases_told(client, cx, &mut call),
+            WaitsFor::Clocks | WaitsFor::Answers | WaitsFor::Time => {}
         }
+        call.tell(client, cx, |acquire, around| acquire.handle_timeout(around));
         Self::carry(client, index, cx, call);
     }
 
@@ -289,7 +274,7 @@ impl Caller {
                     call.lock.keys().for_each(|key| client.numbers.saw(&key, number, now));
                 }
                 Action::WriteBack(number) => {
-                    let note = client.callers[index].note();
+                    let note = client.callers[index].next_note(cx);
                     if let Some(claim) = call.acquire.claim() {
                         call.confirmation = Some(claim.write_back(client, cx, number, note));
                     }
@@ -371,7 +356,7 @@ impl Caller {
         caller.doing = Doing::Calling(Box::new(call));
         match waits_for {
             // What comes of the requests is told under the epoch in which they were sent.
-            WaitsFor::Clocks | WaitsFor::Verdict | WaitsFor::Confirmation | WaitsFor::Answers => {
+            WaitsFor::Verdict | WaitsFor::Confirmation | WaitsFor::Answers => {
                 let note = caller.note();
                 cx.remind(at, note);
             }
