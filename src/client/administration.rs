@@ -67,8 +67,9 @@ impl Quorlock {
     }
 
     /// Has the nodes grant locks at once that would wait for [`max_ttl`](crate::Builder::max_ttl) first, since they
-    /// are new, or were restarted, emptied or promoted. Waits until they do: at most four times the
-    /// [`node_timeout`](crate::Builder::node_timeout), or two seconds. Returns the nodes whose wait it has ended.
+    /// are new, or were restarted, emptied or promoted. Waits until they do. That takes some
+    /// round trips; where clocks contradict each other, up to `max_ttl` and two seconds, or four times the
+    /// [`node_timeout`](crate::Builder::node_timeout) if that is longer. Returns the nodes whose wait it has ended.
     ///
     /// **Only when nothing can be held**, by any client anywhere: before the first start of what uses the
     /// locks, or after all of it has been stopped. A node waits because it may have forgotten a lock that
@@ -100,13 +101,14 @@ impl Quorlock {
 
     /// Does what [`admit`](Self::admit) does, if the nodes show that no lock can be held. So it is safe at any time.
     ///
-    /// All nodes have to answer, and none of them may have a key that can be that of a lock. And each of them would have it: it
-    /// grants locks already; or it has run for longer than [`max_ttl`](crate::Builder::max_ttl), was not emptied in that time
+    /// All nodes have to answer, and none of them may have a key that can be that of a lock. And each of them would have it: its mark
+    /// says that it grants locks, and no clock contradicts that its own goes on as before; or it has run for longer than [`max_ttl`](crate::Builder::max_ttl), was not emptied in that time
     /// (`FLUSHALL`), and had no mark when this client came. Masters that were started a moment ago do not fulfil that, though
     /// they are empty: they may be masters without persistence that were restarted.
     ///
     /// It goes by what each server says of its own run (`INFO`), so by its clock. If the clocks of a majority are set forward within
-    /// `max_ttl` of the servers' start, they seem to have run for longer. Where statistics are reset (`CONFIG RESETSTAT`), a server
+    /// `max_ttl` of the servers' start, they seem to have run for longer. Where all other nodes are new, nothing contradicts a
+    /// clock that was set forward within the last `max_ttl`, which ends locks early. Where statistics are reset (`CONFIG RESETSTAT`), a server
     /// does not say any more that it was emptied.
     ///
     /// The user needs the permission for `SCAN`, as for [`held_locks`](Self::held_locks).

@@ -150,7 +150,8 @@ impl AdmissionView {
             }
             NodeState::Unknown => {
                 "it answers, but grants locks only once its clock and mark have been compared with those \
-                 of a majority; the nodes to repair are those that do not answer"
+                 of a majority that grants; the nodes to repair are those that do not answer, and those in \
+                 quarantine grant again by themselves"
                     .to_owned()
             }
             NodeState::Admitted => {

@@ -379,6 +379,11 @@ impl NodeSet {
         self.known.lock().admission.grants(node) != Grants::Nothing
     }
 
+    /// Returns true if the node has forgotten no lock: see `Admission::remembers`.
+    pub(crate) fn remembers(&self, node: usize) -> bool {
+        self.known.lock().admission.remembers(node, clock::now())
+    }
+
     /// What keeps those nodes from granting that are in quarantine.
     pub(crate) fn quarantined(&self) -> Vec<NodeFault> {
         self.known.lock().quarantined()

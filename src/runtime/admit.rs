@@ -11,9 +11,10 @@ use crate::runtime::client_state::ClientState;
 use crate::runtime::held_locks::{ScanWanted, Scanned, scan_nodes};
 use crate::terms::{ADMIT, MAX_TTL};
 
-/// How long it may take at least. A node takes several probes, a second apart where an answer came too late to tell its clock, and
-/// is waited for only while it neither grants nor has a fault.
-const SHORTEST: Duration = Duration::from_secs(10);
+/// How much longer than `max_ttl` it may take. Where clocks contradict each other, it takes as long as that until they do not count
+/// any more. A node takes several probes, a second apart where an answer came too late to tell its clock, and is waited for only
+/// while it neither grants nor has a fault.
+const BEYOND: Duration = Duration::from_secs(2);
 /// How long the nodes are scanned for locks.
 const SCANNED_WITHIN: Duration = Duration::from_secs(10);
 
@@ -28,7 +29,7 @@ pub(crate) fn admit_if_unused(client: &ClientState) -> Result<Vec<String>, Error
     let nodes = 0..client.nodes().len();
     clock::poll(until(client), || {
         let is_known = |node| {
-            set.grants(node) || set.quarantine(node).is_some() || fault(client, node).is_some()
+            set.remembers(node) || set.quarantine(node).is_some() || fault(client, node).is_some()
         };
         nodes.clone().all(is_known) || set.conflict().is_some()
     });
@@ -46,9 +47,9 @@ fn is_unused(client: &ClientState, seen: &[Option<(u64, Past)>]) -> Result<(), E
     let wanted = ScanWanted { pattern: b"", most: 0, within: SCANNED_WITHIN };
     let Scanned { scan, names, mut faults } = scan_nodes(client, &wanted)?;
     let (set, max_ttl) = (client.set(), client.settings().max_ttl);
-    // After the scan: one that was restarted meanwhile does not grant any more.
+    // After the scan: one that was restarted meanwhile does not remember any more.
     let past = |node: usize| match seen[node] {
-        _ if set.grants(node) => Past::Grants,
+        _ if set.remembers(node) => Past::Remembers,
         Some((_, past)) => past,
         None => Past::Unknown,
     };
@@ -139,7 +140,8 @@ fn end(client: &ClientState, order: impl Fn(usize) -> Option<u64>) -> Result<Vec
 }
 
 fn until(client: &ClientState) -> Time {
-    clock::now().after(client.settings().node_timeout.saturating_mul(4).max(SHORTEST))
+    let settings = client.settings();
+    clock::now().after(settings.node_timeout.saturating_mul(4).max(settings.max_ttl + BEYOND))
 }
 
 fn fault(client: &ClientState, node: usize) -> Option<NodeFault> {

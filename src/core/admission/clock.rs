@@ -230,6 +230,13 @@ impl Admission {
         let alone = self.in_doubt_until(node).is_some();
         let reference = self.reference_for(node, now).filter(|_| !alone);
         let place = reference.map_or(ClockPlace::Unknown, |it| self.compared(node, it, now));
+        if place == ClockPlace::Unknown
+            && !alone
+            && let accused @ ClockPlace::Ahead(_) = self.place_by_all(node, now)
+            && Mechanism::QuarantinedClocksAccuse.is_on()
+        {
+            return accused;
+        }
         match (place, reference) {
             // All locks have been granted since it is tracked.
             (ClockPlace::Unknown, _) if self.is_doubted_enough(node, now) => ClockPlace::Noted,

@@ -142,17 +142,31 @@ impl Admission {
             }
         };
         let (least, most) = self.nodes[node].clock.bounds_us(now)?;
-        let width = most.saturating_sub(least).saturating_add(to.saturating_sub(from));
+        // Other clocks may contradict each other. A node that begins its quarantine does not wait for the end of that: it may be
+        // the one that decides, and it grants nothing before all locks of now have ended.
+        let contradiction = match self.begins_quarantine(node) {
+            true => 0,
+            false => to.saturating_sub(from),
+        };
+        let width = most.saturating_sub(least).saturating_add(contradiction);
         let exact = width < i64::try_from(self.clock_tolerance.as_micros()).unwrap_or(i64::MAX);
         (exact || self.is_doubted_enough(node, now))
             .then_some(least.saturating_sub(to).div_euclid(1_000))
+    }
+
+    /// Returns true if the next mark of the node is the first one of a quarantine.
+    fn begins_quarantine(&self, node: usize) -> bool {
+        let seen = self.nodes[node].seen.as_ref();
+        let is_forgetful =
+            seen.is_some_and(|seen| matches!(seen.judgement, ProbeJudgement::Forgetful(_)));
+        (self.quarantine && is_forgetful).if_off(Mechanism::ContradictionsAreNotWaitedFor, false)
     }
 
     /// Whether another node was sent a mark just now that says how far its clock is ahead. While nobody has noted
     /// anything, that mark is what the next one is measured by. Otherwise two nodes could say the same of themselves
     /// although their clocks differ: the median of the clocks changes with each one that is read.
     ///
-    /// A node that does not answer is waited for no longer than until it would be asked again.
+    /// A node that takes no mark is waited for once, for no longer than until it would be asked again if it did not answer.
     fn is_first_note_sent(&self, node: usize, now: Time) -> bool {
         let is_sent = |other: usize| {
             let sent = self.nodes[other].clock.note_sent;
@@ -224,12 +238,27 @@ impl Admission {
     /// For a node that is admitted, none counts that is in quarantine: its mark may have been measured by that very
     /// node, after this one's clock was set. When its quarantine is over, so are all locks that this has ended early.
     pub(super) fn reference_for(&self, node: usize, now: Time) -> Option<Reference> {
-        let all = self.nodes.len();
         let is_admitted = self.is_marked_admitted(node);
-        let counts = |other: usize| {
+        self.reference_by(node, now, |other| {
             let is_witness = other == node || !is_admitted || self.is_marked_admitted(other);
             is_witness.if_off(Mechanism::QuarantinedClocksAreNoWitnesses, true)
-        };
+        })
+    }
+
+    /// Where the node's clock is, also by the word of nodes in quarantine. They may say that it was set; if they say that
+    /// it was not, nothing follows.
+    pub(super) fn place_by_all(&self, node: usize, now: Time) -> ClockPlace {
+        let reference = self.reference_by(node, now, |_| true);
+        reference.map_or(ClockPlace::Unknown, |it| self.compared(node, it, now))
+    }
+
+    fn reference_by(
+        &self,
+        node: usize,
+        now: Time,
+        counts: impl Fn(usize) -> bool,
+    ) -> Option<Reference> {
+        let all = self.nodes.len();
         if self.nodes[node].clock.stepped.is_none() {
             let counts = |it: usize| counts(it) && self.nodes[it].clock.stepped.is_none();
             return self.reference(now, all, counts);

@@ -10,6 +10,7 @@
 use std::time::Duration;
 
 use super::base::{Mechanism, Rule, Time, majority};
+use comparison::ClockPlace;
 use mark::{Mark, MarkState};
 use set_time::SetTime;
 pub(crate) use unused::{MayHaveForgotten, Past, may_have_forgotten};
@@ -50,6 +51,9 @@ pub(crate) mod set_time;
 #[path = "tests/machine.rs"]
 mod tests;
 mod unused;
+#[cfg(test)]
+#[path = "tests/witnesses.rs"]
+mod witnesses_tests;
 
 pub(crate) use clock_tracker::ClockStep;
 pub(crate) use clocks::{Offset, worth_waiting};
@@ -184,6 +188,16 @@ impl Admission {
         self.nodes[node].quarantine()
     }
 
+    /// Returns true if `node` has forgotten no lock: it grants locks; or its mark says that it does, and its clock is where the
+    /// mark says by all other clocks, although these belong to nodes in quarantine and do not suffice for a grant.
+    pub(crate) fn remembers(&self, node: usize, now: Time) -> bool {
+        let known = &self.nodes[node];
+        let is_in_doubt = known.doubted || known.clock.stepped.is_some();
+        let is_marked = self.is_marked_admitted(node) && !self.has_several_servers(node);
+        let fits = || self.place_by_all(node, now) == ClockPlace::Noted;
+        self.grants(node) != Grants::Nothing || is_marked && !is_in_doubt && fits()
+    }
+
     /// Nothing can be held that this node has forgotten, so the quarantine `id` ends now. No later one does.
     pub(crate) fn admit(&mut self, node: usize, id: u64) {
         self.nodes[node].by_order = Some(id);
@@ -261,7 +275,8 @@ impl Admission {
                 match noted.or_else(|| self.new_note(node, now)) {
                     Some(noted) => {
                         let mark = known.mark(&seen.probe, noted, state);
-                        self.nodes[node].clock.note_sent = Some(now);
+                        // Once: a node that takes no mark has one turn, however often it is asked.
+                        self.nodes[node].clock.note_sent.get_or_insert(now);
                         self.change(node, mark.to_string())
                     }
                     None => seen.again(None, now),

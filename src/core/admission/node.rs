@@ -107,7 +107,9 @@ impl Knowledge {
             _ => None,
         };
         self.clock.noted = mark.as_ref().map(|mark| mark.noted);
-        self.clock.note_sent = None;
+        if self.clock.noted.is_some() {
+            self.clock.note_sent = None;
+        }
         // Also the mark of an earlier run: a server that restarts goes on with the machine's clock.
         let noted_ms = probe.mark.as_deref().and_then(Mark::parse).and_then(|mark| {
             (mark.configuration == self.configuration).then_some(mark.noted.ahead_ms)

@@ -34,7 +34,7 @@ pub(super) struct NodeClock {
     /// The same of the last mark that there was, of an earlier run too: a node that forgets it, or restarts,
     /// goes on with the same clock.
     pub(super) last_noted_ms: Option<i64>,
-    /// When a mark was sent there that says how far it is ahead, and was not answered yet.
+    /// When the first mark was sent there that says how far it is ahead, since one was seen there.
     pub(super) note_sent: Option<Time>,
     /// It is where the mark says, and has gone on from there at our rate.
     pub(super) steady: bool,

@@ -15,8 +15,8 @@ const ROUNDED_BY: Duration = Duration::from_secs(1);
 /// One node's past, as far as a client knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Past {
-    /// It grants locks, so it has forgotten none.
-    Grants,
+    /// It grants locks, or would if more of its set did: it has forgotten none.
+    Remembers,
     /// It had no mark when this client came, which has begun its quarantine; and it was always a master.
     New,
     /// It is in quarantine for a reason that this client has not seen, or that its keys do not survive: its clock was set.
@@ -47,7 +47,7 @@ pub(crate) fn may_have_forgotten(
     let longest = max_ttl + max_ttl / 100 + ROUNDED_BY;
     match (past, whole_for) {
         (_, None) => Some(MayHaveForgotten::Unread),
-        (Past::Grants, Some(_)) => None,
+        (Past::Remembers, Some(_)) => None,
         (Past::Unknown, Some(_)) => Some(MayHaveForgotten::Unknown),
         (Past::New, Some(Duration::ZERO)) => Some(MayHaveForgotten::JustNow),
         (Past::New, Some(whole_for)) => {
@@ -69,9 +69,9 @@ mod tests {
         let why = |past, whole_for| may_have_forgotten(past, whole_for, S * 10);
         let started = |ago| Started { ago, needed: S * 11 + S / 10 };
         for (past, whole_for, expected) in [
-            (Past::Grants, Some(S * 100), None),
-            (Past::Grants, Some(Duration::ZERO), None),
-            (Past::Grants, None, Some(Unread)),
+            (Past::Remembers, Some(S * 100), None),
+            (Past::Remembers, Some(Duration::ZERO), None),
+            (Past::Remembers, None, Some(Unread)),
             (Past::New, Some(S * 12), None),
             // By its clock, which rounds; and 1 % of drift.
             (Past::New, Some(S * 11), Some(started(S * 11))),

@@ -101,6 +101,10 @@ pub(crate) enum Mechanism {
     AllMarksAreCompared,
     /// The clock of a node in quarantine does not show that the clock of an admitted one was not set.
     QuarantinedClocksAreNoWitnesses,
+    /// But it may show that it was.
+    QuarantinedClocksAccuse,
+    /// A node begins its quarantine although the clocks of others contradict each other.
+    ContradictionsAreNotWaitedFor,
     /// A node whose clock and mark say a time that cannot be says nothing of the set's time.
     TimesAreBounded,
     /// A doubt about clocks is over when all locks of before have ended.

@@ -27,6 +27,8 @@ pub(super) struct Server {
     promoted: bool,
     pub(super) role: Role,
     pub(super) mark: Option<String>,
+    /// False: it says nothing of a mark that it is to have, and does not have it.
+    pub(super) takes_marks: bool,
     /// How far its clock is ahead of true time.
     pub(super) clock_ms: i64,
     pub(super) forgot_at: Time,
@@ -41,6 +43,7 @@ impl Server {
         let identity = identity.expect("letters and digits");
         let changed = change.is_some_and(|change| {
             self.role == Role::Master
+                && self.takes_marks
                 && change.run_id == identity.run_id()
                 && change.repl_id == identity.repl_id()
                 && change.replaces == self.mark
@@ -139,6 +142,7 @@ impl World {
             promoted: false,
             role: Role::Master,
             mark: None,
+            takes_marks: true,
             clock_ms: 0,
             forgot_at: now,
             set_at: now,
