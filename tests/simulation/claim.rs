@@ -49,6 +49,8 @@ pub(super) struct Claim {
     pub(super) terms: Terms,
     /// What the nodes may know of its caller.
     waits: Waits,
+    /// What the nodes were asked for the lock.
+    request: OnceCell<Outgoing>,
     /// Of a semaphore: the slots that are asked for.
     permits: Permits,
     /// The same, in true time.
@@ -89,6 +91,7 @@ impl Claim {
             downgraded: OnceCell::new(),
             terms,
             waits,
+            request: OnceCell::new(),
             permits,
             began: cx.net.now,
             suspensions: cx.shared.suspensions.get(),
@@ -124,6 +127,14 @@ impl Claim {
 
     /// Asks those nodes.
     pub(super) fn ask(&self, client: &mut Client, cx: &mut Cx<'_>, whom: impl Fn(usize) -> bool) {
+        let outgoing = self.request.get_or_init(|| self.acquire_request(client, cx));
+        for (_, worker) in client.workers.iter_mut().enumerate().filter(|(node, _)| whom(*node)) {
+            worker.ask_for_grant(cx, outgoing.clone(), self.attempt.clone());
+        }
+    }
+
+    /// The request for the lock, with a new proposal for its number.
+    fn acquire_request(&self, client: &Client, cx: &Cx<'_>) -> Outgoing {
         let has_numbers = cx.settings.fencing && self.lock.kind().has_numbers();
         let proposed = has_numbers.then(|| {
             let last = client.numbers.last_of(self.names.keys());
@@ -134,12 +145,8 @@ impl Claim {
             self.attempt.with(|attempt| attempt.proposes(proposed));
         }
         let requests = self.requests(cx, self.lock.kind().hold_class);
-        for (_, worker) in client.workers.iter_mut().enumerate().filter(|(node, _)| whom(*node)) {
-            let request =
-                requests.acquire(self.terms.ttl, self.waits, proposed.map(|it| it.number));
-            let outgoing = self.outgoing(request, "acquire");
-            worker.ask_for_grant(cx, outgoing, self.attempt.clone());
-        }
+        let request = requests.acquire(self.terms.ttl, self.waits, proposed.map(|it| it.number));
+        self.outgoing(request, "acquire")
     }
 
     /// Has all nodes know the lock's number.

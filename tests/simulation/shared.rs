@@ -17,6 +17,8 @@ use crate::core::wake::Channels;
 
 pub(super) struct Shared {
     pub(super) admission: RefCell<Admission>,
+    /// Clients may fall back to the first node.
+    ordered: bool,
     clocks: RefCell<Vec<Option<Offset>>>,
     /// How often the client's machine was suspended, as far as it knows.
     pub(super) suspensions: Cell<u64>,
@@ -50,6 +52,7 @@ impl Shared {
         let ordered = fall_back_after.is_some();
         Self {
             admission: RefCell::new(Admission::new(configuration, ordered)),
+            ordered,
             quorum_health: RefCell::new(QuorumHealth::new(fall_back_after, node_timeout)),
             clocks: RefCell::new(vec![None; configuration.nodes]),
             suspensions: Cell::new(0),
@@ -78,6 +81,13 @@ impl Shared {
         self.clocks.borrow_mut()[node] = Some(offset);
     }
 
+    /// `seen` hands in what was seen of a node. Returns true if the workers of the others are to look what there is to do.
+    pub(super) fn seen(&self, seen: impl FnOnce(&mut Admission)) -> bool {
+        let before = self.admission.borrow().known_to_all();
+        seen(&mut self.admission.borrow_mut());
+        self.admission.borrow().known_to_all() != before
+    }
+
     /// Whether there was any news of clocks, for whose sake the nodes have to be probed.
     pub(super) fn hear_of_clocks(&self) -> bool {
         let news = self.admission.borrow_mut().take_clock_news();
@@ -94,7 +104,7 @@ impl Shared {
     /// The set's time and the time that several clocks have reached, for the numbers of locks.
     pub(super) fn times_us(&self, now: Time) -> (Option<i64>, Option<i64>) {
         let admission = self.admission.borrow();
-        (admission.time_us(now, false), admission.time_of_several_us(now))
+        (admission.time_us(now, self.ordered), admission.time_of_several_us(now))
     }
 
     /// The set's time, as far as it is known.

@@ -530,20 +530,23 @@ impl Worker {
     fn found(&self, cx: &mut Cx<'_>, value: &Value) -> bool {
         let (node, now) = (self.node, cx.now());
         let sent = self.link.sent().unwrap_or(now);
-        if self.checks {
+        let others_look = if self.checks {
             let Some(checked) = read_check(value, sent, now) else { return false };
             if let Checked::AsSeen(clock) = checked {
                 cx.shared.saw_clock(node, clock);
             }
-            cx.shared.admission.borrow_mut().checked(node, checked, now);
+            let changed = cx.shared.seen(|admission| admission.checked(node, checked, now));
+            changed && matches!(checked, Checked::AsSeen(_))
         } else {
             let Some(probe) = read_probe(value, sent, now) else { return false };
             cx.shared.saw_clock(node, probe.clock);
-            cx.shared.admission.borrow_mut().probed(node, probe, now);
+            cx.shared.seen(|admission| admission.probed(node, probe, now))
+        };
+        if cx.shared.hear_of_clocks() {
+            hurry(cx, |_| true);
+        } else if others_look {
+            hurry(cx, |other| other != node);
         }
-        cx.shared.hear_of_clocks();
-        // Others may be able to go on, now that more is known of the set.
-        hurry(cx, |other| other != node);
         true
     }
 

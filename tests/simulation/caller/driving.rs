@@ -182,12 +182,14 @@ impl Caller {
             return Self::carry(client, index, cx, call);
         }
         let is_due = call.acquire.poll_timeout().is_some_and(|due| due <= now);
-        match waits_for {
+        let is_told = match waits_for {
             WaitsFor::Verdict => {
                 let decided = |claim: &mut Claim| claim.attempt.with(|attempt| attempt.decided());
-                if call.acquire.claim().is_some_and(decided) {
+                let is_decided = call.acquire.claim().is_some_and(decided);
+                if is_decided {
                     call.tell(client, cx, |acquire, around| acquire.handle_verdict(around));
                 }
+                is_decided
             }
             WaitsFor::Confirmation => {
                 let round = call.confirmation.take();
@@ -198,21 +200,34 @@ impl Caller {
                     call.tell(client, cx, |acquire, around| {
                         acquire.handle_confirmation(confirmed, around);
                     });
+                    true
                 } else {
                     call.confirmation = round;
+                    false
                 }
             }
-            WaitsFor::Queue => call.acquire.handle_queue_changed(),
-            WaitsFor::Clocks if !is_due => {
+            _ if is_due => false,
+            WaitsFor::Queue => {
+                call.acquire.handle_queue_changed();
+                true
+            }
+            WaitsFor::Clocks => {
                 call.tell(client, cx, |acquire, around| acquire.handle_clocks(around));
+                true
             }
-            WaitsFor::Answers if !is_due => {
-                call.tell(client, cx, |acquire, around| acquire.handle_answers(around))
+            WaitsFor::Answers => {
+                call.tell(client, cx, |acquire, around| acquire.handle_answers(around));
+                true
             }
-            WaitsFor::Releases => Self::releases_told(client, cx, &mut call),
-            WaitsFor::Clocks | WaitsFor::Answers | WaitsFor::Time => {}
+            WaitsFor::Releases => {
+                Self::releases_told(client, cx, &mut call);
+                true
+            }
+            WaitsFor::Time => false,
+        };
+        if !is_told {
+            call.tell(client, cx, |acquire, around| acquire.handle_timeout(around));
         }
-        call.tell(client, cx, |acquire, around| acquire.handle_timeout(around));
         Self::carry(client, index, cx, call);
     }
 
@@ -274,7 +289,7 @@ impl Caller {
                     call.lock.keys().for_each(|key| client.numbers.saw(&key, number, now));
                 }
                 Action::WriteBack(number) => {
-                    let note = client.callers[index].next_note(cx);
+                    let note = client.callers[index].note();
                     if let Some(claim) = call.acquire.claim() {
                         call.confirmation = Some(claim.write_back(client, cx, number, note));
                     }
@@ -356,7 +371,7 @@ impl Caller {
         caller.doing = Doing::Calling(Box::new(call));
         match waits_for {
             // What comes of the requests is told under the epoch in which they were sent.
-            WaitsFor::Verdict | WaitsFor::Confirmation | WaitsFor::Answers => {
+            WaitsFor::Clocks | WaitsFor::Verdict | WaitsFor::Confirmation | WaitsFor::Answers => {
                 let note = caller.note();
                 cx.remind(at, note);
             }
