@@ -20,8 +20,14 @@ impl Set {
     }
 
     fn output(&self, options: &[&str]) -> Output {
+        self.output_of([0, 1, 2], options)
+    }
+
+    /// The same for a set of other servers.
+    fn output_of(&self, servers: [usize; 3], options: &[&str]) -> Output {
+        let urls = servers.map(|i| self.servers[i].url());
         let mut program = program();
-        program.env("QUORLOCK_NODES", self.servers.urls().join(","));
+        program.env("QUORLOCK_NODES", urls.join(","));
         program.env("QUORLOCK_CONFIG", self.folder.path("settings.toml"));
         program.args(options).output().expect("the program starts")
     }
@@ -37,7 +43,8 @@ impl Set {
             let uptime = info.lines().find_map(|line| line.strip_prefix("uptime_in_seconds:"));
             uptime.and_then(|seconds| seconds.trim().parse::<u32>().ok()).unwrap_or(0)
         };
-        wait_until("they have run for long enough", LIMIT, || (0..3).all(|i| seconds(i) >= 8));
+        let all = 0..self.servers.len();
+        wait_until("they have run for long enough", LIMIT, || all.clone().all(|i| seconds(i) >= 8));
     }
 
     #[track_caller]
@@ -66,6 +73,21 @@ fn masters_that_have_outlived_every_lock_need_no_force() {
         let nothing = "quorlock: nothing to do: no master that can be reached is in quarantine\n";
         assert_eq!(told(&output), nothing);
     }
+}
+
+/// The one that stays grants to no new client: its clock can be compared with those of new masters only, and they show nothing.
+#[test]
+fn masters_that_take_the_places_of_others_need_no_force() {
+    let set = Set { servers: Servers::start(5), folder: Folder::new() };
+    set.folder.write("settings.toml", SETTINGS);
+    set.outlive();
+    ends_with(&set.output(&["admit"]), 0);
+    let output = set.output_of([0, 3, 4], &["admit"]);
+    ends_with(&output, 0);
+    let text = told(&output);
+    let is_told = |i: usize| text.contains(&set.servers[i].url());
+    assert!(is_told(3) && is_told(4) && !is_told(0), "{text}");
+    ends_with(&set.output_of([0, 3, 4], &["run", "-n", "job", "--", "true"]), 0);
 }
 
 /// Such as masters without persistence that were restarted: they are as empty as new ones.
