@@ -2,24 +2,27 @@
 //! its own thread: no thread is woken between its call and the verdict.
 //!
 //! It does so only while it is alone: nobody else drives any of them, and nothing waits in front of them. Whatever goes beyond one
-//! write and its answers is left to the nodes' workers, which are woken for it.
+//! write and its answers is left to the nodes' workers, which are woken for it. Where a node is far away or slow, the caller lets go
+//! of all connections as soon as anything else comes for any node: see [`Recall`].
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::MutexGuard;
 
-use super::driver::{Driver, Progress};
+use super::driver::Driver;
 use super::handle::Node;
 use super::job::{Ask, Job, Sink};
+use super::recall::Recall;
 use super::request::Request;
 use super::set::NodeSet;
+use super::steps::Progress;
 use crate::clock;
 use crate::core::base::Time;
 use crate::core::link::Repetition;
 
 /// The longest that a caller waits for nodes whose connections it drives, while it has asked others by their workers. Then it
-/// leaves all of them to the workers.
+/// leaves all of them to the workers. Without others, nodes that take longer are slow: see [`Recall`].
 const BESIDES: Duration = Duration::from_millis(1);
 
 /// The time for which a caller looks for answers before it sleeps.
@@ -34,6 +37,10 @@ pub(crate) struct Driven<'a> {
     others_asked: bool,
     /// It counts as one that drives connections.
     drives: bool,
+    /// One of the nodes is far away, or one wait for them was in vain: of [`BESIDES`], as a rule.
+    is_slow: bool,
+    /// It waits for this along with the answers.
+    recall: Option<&'a Recall>,
 }
 
 /// Counts itself while it lives.
@@ -63,15 +70,18 @@ impl<'a> Driven<'a> {
         let set = nodes.first()?.set();
         let is_alone = set.caller_comes();
         let (caller, links) = (Caller(set), Vec::new());
-        let mut driven = Self { caller, links, others_asked: false, drives: false };
+        let (others_asked, drives, is_slow, recall) = (false, false, false, None);
+        let mut driven = Self { caller, links, others_asked, drives, is_slow, recall };
         if !cfg!(unix) || !is_alone {
             return Some(driven);
         }
         set.driver_comes();
         driven.drives = true;
+        let takes_far = set.recall.can_be_made();
         for (_, node) in nodes.iter().enumerate().filter(|(i, _)| is_meant(*i)) {
-            match node.try_drive() {
+            match node.try_drive(takes_far) {
                 Some(driver) => {
+                    driven.is_slow |= driver.is_far();
                     driven.links.push(DrivenLink { node, driver, progress: Progress::Rests });
                 }
                 None => driven.others_asked |= node.may_answer(),
@@ -110,6 +120,9 @@ impl<'a> Driven<'a> {
 
     /// Lets go of the connections, and wakes the workers of those of which that is so.
     fn let_go(&mut self, is_needed: impl Fn(&mut DrivenLink<'a>) -> bool) {
+        if let Some(recall) = self.recall.take() {
+            recall.stop_expecting();
+        }
         for mut link in self.links.drain(..) {
             let is_needed = is_needed(&mut link);
             link.let_go(is_needed);
@@ -145,20 +158,48 @@ impl<'a> Driven<'a> {
             // This thread may not have run for a while.
             return if self.take_in() { Carried::Further } else { Carried::Over };
         }
-        if self.looks() {
+        let is_any_near = self.links.iter().any(|link| !link.driver.is_far());
+        if is_any_near && self.looks() {
             return Carried::Further;
         }
-        if self.others_asked {
+        if self.others_asked || !self.is_slow {
             at_most = at_most.min(BESIDES);
         }
-        let mut carried = if self.others_asked { Carried::Over } else { Carried::Nothing };
-        let ready = readable(&self.links, at_most);
-        for (link, _) in self.links.iter_mut().zip(ready).filter(|(_, is_ready)| *is_ready) {
-            if link.advance() {
-                carried = Carried::Further;
-            }
+        if self.has_to_let_go() {
+            self.hand_over();
+            return Carried::Over;
         }
-        carried
+        let Ready { links, is_recalled } = wait_for_answers(&self.links, self.recall, at_most);
+        let mut has_come = false;
+        for (link, _) in self.links.iter_mut().zip(links).filter(|(_, is_ready)| *is_ready) {
+            has_come |= link.advance();
+        }
+        if is_recalled {
+            // Also if that was the last answer it needed: it may go on with these connections.
+            self.hand_over();
+            return Carried::Over;
+        }
+        self.is_slow |= !has_come;
+        match has_come {
+            true => Carried::Further,
+            false if self.others_asked => Carried::Over,
+            false => Carried::Nothing,
+        }
+    }
+
+    /// Returns true if it may not wait any more: the answers take longer than it waits, or something has come before it expected a
+    /// recall.
+    fn has_to_let_go(&mut self) -> bool {
+        if self.others_asked && self.links.iter().all(|link| link.driver.is_farther_than(BESIDES)) {
+            return true;
+        }
+        if !self.is_slow || self.recall.is_some() {
+            return false;
+        }
+        let recall = &self.caller.0.recall;
+        recall.expect();
+        self.recall = recall.can_be_made().then_some(recall);
+        self.links.iter().any(|link| link.driver.has_waiting())
     }
 
     /// Looks for answers for a moment, before the thread sleeps: to sleep and to be woken takes longer than a server nearby. Where
@@ -214,24 +255,45 @@ impl DrivenLink<'_> {
     }
 }
 
-/// Waits until one of the connections has something to be read, for `at_most`. Returns which of them have.
+/// What a wait has come to.
+#[derive(Default)]
+struct Ready {
+    /// For each connection: there is something to be read.
+    links: Vec<bool>,
+    /// The caller is to let go of all of them.
+    is_recalled: bool,
+}
+
+/// Waits until one of the connections has something to be read, or until the caller is to let go of them, for `at_most`.
 #[cfg(unix)]
-fn readable(links: &[DrivenLink<'_>], at_most: Duration) -> Vec<bool> {
+fn wait_for_answers(links: &[DrivenLink<'_>], recall: Option<&Recall>, at_most: Duration) -> Ready {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
-    let mut sockets = Vec::with_capacity(links.len());
+    let mut polled = Vec::with_capacity(links.len() + 1);
     for link in links {
-        sockets.extend(link.driver.socket().map(|socket| PollFd::new(socket, PollFlags::IN)));
+        polled.extend(link.driver.socket().map(|socket| PollFd::new(socket, PollFlags::IN)));
     }
+    let sockets = polled.len();
+    let waker = recall.and_then(Recall::waker);
+    polled.extend(waker.map(|waker| PollFd::new(waker, PollFlags::IN)));
     let at_most = Timespec::try_from(at_most).ok();
     // An error, as of a signal, is like a wait that was in vain.
-    match poll(&mut sockets, at_most.as_ref()) {
-        Ok(_) => sockets.iter().map(|socket| !socket.revents().is_empty()).collect(),
-        Err(_) => Vec::new(),
+    let Ok(_) = poll(&mut polled, at_most.as_ref()) else { return Ready::default() };
+    let mut is_ready = polled.iter().map(|it| !it.revents().is_empty());
+    let links = is_ready.by_ref().take(sockets).collect();
+    let is_told = is_ready.next() == Some(true);
+    let is_recalled = is_told || recall.is_some_and(Recall::is_made);
+    if let (true, Some(recall)) = (is_told, recall) {
+        recall.heed();
     }
+    Ready { links, is_recalled }
 }
 
 /// Here no caller drives a connection.
 #[cfg(not(unix))]
-fn readable(_links: &[DrivenLink<'_>], _at_most: Duration) -> Vec<bool> {
-    Vec::new()
+fn wait_for_answers(_: &[DrivenLink<'_>], _: Option<&Recall>, _: Duration) -> Ready {
+    Ready::default()
 }
+
+#[cfg(all(test, unix))]
+#[path = "driven_tests.rs"]
+mod tests;

@@ -15,6 +15,7 @@ use super::replicas::Unreplicated;
 use super::request::Value;
 use super::set::NodeSet;
 use super::shared::Shared;
+use super::steps::{Next, Progress};
 use super::surroundings::{Around, Asks, Found, Question};
 use super::wire::Socket;
 use crate::clock;
@@ -28,35 +29,14 @@ use crate::observe;
 /// The time for which answers that a caller does not need any more are left to the next one. Nobody is woken for them meanwhile.
 pub(super) const LEFT: Duration = Duration::from_millis(5);
 
-/// A caller writes so many requests along with its own that have waited for the worker, and so many bytes in all. A socket on which
-/// nothing waits but one more such write takes them at once, also if the server hangs.
+/// A caller writes so many requests along with its own that have waited for the worker, and so many bytes in all: fewer behind a write
+/// that is not answered. A socket that has room takes them at once, also if the server hangs.
 const MOST_TAKEN_ALONG: usize = 8;
 const MOST_AT_ONCE: usize = 6 * 1024;
+const MOST_BEHIND: usize = 2 * 1024;
 
 /// About as many bytes as a call has.
 const A_CALL: usize = 400;
-
-/// The worker's next step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Next {
-    /// Nothing, until then or until something is asked.
-    Rest(Time),
-    /// It waits for an answer, until then. If `takes_more`, for requests as well: they may go out before the answer.
-    Read { until: Time, takes_more: bool },
-    /// Nothing, ever again.
-    End,
-}
-
-/// The end of what can be done without waiting for the node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Progress {
-    /// An answer is on its way, for which the node has time until then.
-    Reads(Time),
-    /// Nothing is to be done before the worker wakes up by itself.
-    Rests,
-    /// Something that takes a thread of its own.
-    Other,
-}
 
 /// The connection to one node, with its machine. The node's [worker](super::worker) has it as a rule, or a caller that
 /// [drives it](super::driven) for one request.
@@ -440,6 +420,21 @@ impl Driver {
         is_fine && self.mailbox.len() == 0
     }
 
+    /// The node is so far away that a caller has to let go of it when something else comes.
+    pub(super) fn is_far(&self) -> bool {
+        self.link.is_far()
+    }
+
+    /// No answer comes within that time, as a rule.
+    pub(super) fn is_farther_than(&self, distance: Duration) -> bool {
+        self.link.is_farther_than(distance)
+    }
+
+    /// Something waits for the worker.
+    pub(super) fn has_waiting(&self) -> bool {
+        self.mailbox.len() > 0
+    }
+
     /// The caller that drives it asks this.
     pub(super) fn submit(&mut self, job: Job) -> Progress {
         self.left_until = None;
@@ -453,6 +448,20 @@ impl Driver {
 
     /// Takes in the answers that have come, and goes on as far as that goes without waiting for the node. `None`: none has come.
     pub(super) fn advance(&mut self) -> Option<Progress> {
+        let mut last = None;
+        while let Some((progress, has_written)) = self.take_in() {
+            last = Some(progress);
+            // Answers to earlier writes may have been read along with those that were taken in.
+            let may_have_more = has_written && self.link.writes_on_their_way() > 1;
+            if !may_have_more || progress == Progress::Other {
+                break;
+            }
+        }
+        last
+    }
+
+    /// The same, until it writes. Returns whether it has come to that.
+    fn take_in(&mut self) -> Option<(Progress, bool)> {
         if self.link.is_calm() {
             return None;
         }
@@ -477,20 +486,15 @@ impl Driver {
             }
         }
         let step = self.poll();
-        let progress = self.progress(step);
-        if step == Step::Write && self.link.writes_on_their_way() > 1 {
-            // Answers to earlier writes may have been read along with those that were taken in.
-            return self.advance().or(Some(progress));
-        }
-        Some(progress)
+        Some((self.progress(step), step == Step::Write))
     }
 
     /// Writes, if that comes next and the socket takes it at once. Returns where that ends. A failure is left to the worker.
     fn progress(&mut self, step: Step) -> Progress {
         let mut step = step;
-        if step == Step::Write {
+        if step == Step::Write && self.failed.is_none() {
             let encoded = self.encoded();
-            if encoded.0.len() > MOST_AT_ONCE {
+            if !self.has_room(encoded.0.len()) {
                 return Progress::Other;
             }
             self.failed = self.write(encoded).err();
@@ -498,7 +502,10 @@ impl Driver {
         }
         match step {
             _ if self.failed.is_some() => Progress::Other,
-            Step::Read(_, deadline) => Progress::Reads(deadline),
+            Step::Read(_, deadline) => {
+                // From then on the worker may write what waits.
+                Progress::Reads(self.link.writes_at().map_or(deadline, |at| at.min(deadline)))
+            }
             Step::Wait(until) if self.shared.wakes_at() <= until => {
                 self.shared.status.idle();
                 Progress::Rests
@@ -523,6 +530,14 @@ impl Driver {
             Some(until) => until < self.shared.wakes_at(),
             None => progress != Progress::Rests,
         }
+    }
+
+    /// The socket takes so many bytes of a caller at once.
+    fn has_room(&self, bytes: usize) -> bool {
+        if self.link.writes_on_their_way() <= 1 {
+            return bytes <= MOST_AT_ONCE;
+        }
+        bytes <= MOST_BEHIND && self.socket().is_none_or(Socket::has_room)
     }
 
     fn has_answer(&mut self) -> Result<bool, Broken> {

@@ -137,10 +137,10 @@ impl Node {
     }
 
     /// Returns the node's connection for a caller that drives it itself; `None` if others use it, or the worker is needed for
-    /// anything.
-    pub(super) fn try_drive(&self) -> Option<MutexGuard<'_, Driver>> {
+    /// anything, or the node is far away and that is not allowed (`takes_far`).
+    pub(super) fn try_drive(&self, takes_far: bool) -> Option<MutexGuard<'_, Driver>> {
         let mut driver = self.driver.try_lock()?;
-        driver.can_be_driven().then_some(driver)
+        ((takes_far || !driver.is_far()) && driver.can_be_driven()).then_some(driver)
     }
 
     fn ask_by(

@@ -5,6 +5,7 @@
 //! which costs both sides a system call more for each request, and a change of threads.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 #[cfg(unix)]
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -12,6 +13,7 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 
 use super::job::Job;
+use super::recall::Recall;
 #[cfg(unix)]
 use super::waker::Waker;
 use super::wire::Socket;
@@ -28,6 +30,8 @@ const RELEASES: usize = 65_536;
 pub(super) struct Mailbox {
     state: Mutex<MailboxState>,
     filled: Condvar,
+    /// Whatever comes here is a reason to make it.
+    recall: Arc<Recall>,
     /// Ends the worker's wait for an answer. Without it, nothing ends that but the answer.
     #[cfg(unix)]
     waker: OnceLock<Waker>,
@@ -81,6 +85,10 @@ pub(super) enum Found {
 }
 
 impl Mailbox {
+    pub(super) fn new(recall: &Arc<Recall>) -> Self {
+        Self { recall: recall.clone(), ..Self::default() }
+    }
+
     pub(super) fn send(&self, job: Job) -> Result<(), Refused> {
         let mut state = self.state.lock();
         state.push(job)?;
@@ -99,8 +107,10 @@ impl Mailbox {
     /// Has the worker take the jobs that were put there, if there are any.
     pub(super) fn wake_worker(&self) {
         let mut state = self.state.lock();
-        let heeds = |asleep: &mut Asleep| asleep.heeds_jobs();
-        let asleep = if state.jobs.is_empty() { None } else { state.asleep.take_if(heeds) };
+        if state.jobs.is_empty() {
+            return;
+        }
+        let asleep = state.asleep.take_if(|asleep| asleep.heeds_jobs());
         drop(state);
         self.notify(asleep);
     }
@@ -192,7 +202,10 @@ impl Mailbox {
         let mut state = self.state.lock();
         if let Some(Asleep::Reading { .. }) = state.asleep {
             state.asleep = Some(Asleep::Reading { heeds_jobs: true });
-            let asleep = if state.jobs.is_empty() { None } else { state.asleep.take() };
+            if state.jobs.is_empty() {
+                return;
+            }
+            let asleep = state.asleep.take();
             drop(state);
             self.notify(asleep);
         }
@@ -244,6 +257,7 @@ impl Mailbox {
     }
 
     fn notify(&self, asleep: Option<Asleep>) {
+        self.recall.make();
         match asleep {
             None => {}
             Some(Asleep::Resting) => {

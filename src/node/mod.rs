@@ -29,6 +29,7 @@ mod mailbox;
 mod opening;
 mod quote;
 mod reader;
+mod recall;
 mod replicas;
 mod request;
 #[cfg(feature = "diagnosis")]
@@ -36,6 +37,7 @@ mod rights;
 mod set;
 mod shared;
 mod status;
+mod steps;
 mod subscriber;
 mod surroundings;
 #[cfg(feature = "tls")]

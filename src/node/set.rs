@@ -13,6 +13,7 @@ use super::admission_view::AdmissionView;
 use super::job::Undelivered;
 use super::looks::Looks;
 use super::mailbox::Mailbox;
+use super::recall::Recall;
 use crate::clock;
 use crate::core::admission::{
     Admission, Chance, Checked, ClockNews, Configuration, Grants, NextProbe, NodeState, Offset,
@@ -47,6 +48,8 @@ pub(crate) struct NodeSet {
     callers: AtomicUsize,
     crowded_at_us: AtomicU64,
     pub(super) looks: Looks,
+    /// For the caller that drives connections.
+    pub(super) recall: Arc<Recall>,
     /// The callers that drive connections, and the events that nobody was told meanwhile.
     drivers: AtomicUsize,
     events: Mutex<VecDeque<Box<dyn FnOnce() + Send>>>,
@@ -64,12 +67,13 @@ impl NodeSet {
         ordered: bool,
     ) -> Arc<Self> {
         let known = AdmissionView::new(key.clone(), names, configuration, ordered);
+        let recall = Arc::new(Recall::new());
         Arc::new(Self {
             key,
             known: Mutex::new(known),
             clocks: names.iter().map(|_| Mutex::default()).collect(),
             first_heard: (Mutex::new(()), Condvar::new()),
-            mailboxes: names.iter().map(|_| Arc::default()).collect(),
+            mailboxes: names.iter().map(|_| Arc::new(Mailbox::new(&recall))).collect(),
             names: names.clone(),
             max_ttl: configuration.max_ttl,
             clock_tolerance: configuration.clock_tolerance,
@@ -77,6 +81,7 @@ impl NodeSet {
             callers: AtomicUsize::new(0),
             crowded_at_us: AtomicU64::new(0),
             looks: Looks::new(),
+            recall,
             drivers: AtomicUsize::new(0),
             events: Mutex::default(),
             suspensions: AtomicU64::new(0),
@@ -205,7 +210,7 @@ impl NodeSet {
 
     /// A caller begins to ask the nodes, and to wait for them. Returns true if it is alone, and was a moment ago.
     pub(super) fn caller_comes(&self) -> bool {
-        if self.callers.fetch_add(1, Ordering::Relaxed) > 0 {
+        if self.callers.fetch_add(1, Ordering::AcqRel) > 0 {
             self.crowded_at_us.store(clock::now().in_us(), Ordering::Relaxed);
             return false;
         }
@@ -214,7 +219,7 @@ impl NodeSet {
 
     /// It waits no longer.
     pub(super) fn caller_leaves(&self) {
-        self.callers.fetch_sub(1, Ordering::Relaxed);
+        self.callers.fetch_sub(1, Ordering::AcqRel);
     }
 
     /// Returns true if several callers wait for the nodes at once, or did a moment ago.

@@ -1,7 +1,7 @@
-//! Ends a worker's wait for an answer.
+//! Ends a wait for an answer.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -38,12 +38,23 @@ impl Waker {
 
     /// Waits until the socket has something to be read, or until it is ended, for `at_most`. It may end earlier, as with a signal.
     pub(super) fn wait(&self, socket: &Socket, at_most: Duration) {
-        let hears = self.hears.as_ref().unwrap_or(&self.wakes);
-        let mut both = [PollFd::new(socket, PollFlags::IN), PollFd::new(hears, PollFlags::IN)];
+        let mut both = [PollFd::new(socket, PollFlags::IN), PollFd::new(self, PollFlags::IN)];
         let at_most = Timespec::try_from(at_most).ok();
         let ended = poll(&mut both, at_most.as_ref());
         if ended.is_ok() && !both[1].revents().is_empty() {
-            let _ = rustix::io::read(hears, &mut [0; 64]);
+            self.heed();
         }
+    }
+
+    /// The wait has ended: the next one does not, because of earlier calls.
+    pub(super) fn heed(&self) {
+        let _ = rustix::io::read(self, &mut [0; 64]);
+    }
+}
+
+/// The file descriptor that can be read from once a wait is to end.
+impl AsFd for Waker {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.hears.as_ref().unwrap_or(&self.wakes).as_fd()
     }
 }

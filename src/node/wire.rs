@@ -236,6 +236,20 @@ impl AsFd for Socket {
 }
 
 impl Socket {
+    /// Returns true if it takes two kilobytes at once.
+    #[cfg(unix)]
+    pub(super) fn has_room(&self) -> bool {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+        let mut polled = [PollFd::new(self, PollFlags::OUT)];
+        matches!(poll(&mut polled, Some(&Timespec::default())), Ok(1))
+    }
+
+    /// Here no caller writes to it.
+    #[cfg(not(unix))]
+    pub(super) fn has_room(&self) -> bool {
+        false
+    }
+
     fn connect(address: &Address, timeout: Duration) -> io::Result<Self> {
         match address.info().addr() {
             ConnectionAddr::Tcp(..) | ConnectionAddr::TcpTls { .. } => {

@@ -1,16 +1,21 @@
 //! The thread of one node. It carries the node's connection whenever no caller does, and sleeps while nothing is to be done.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 
-use super::driver::{Driver, LEFT, Next};
+use super::driver::{Driver, LEFT};
 use super::mailbox::{Found, Mailbox};
 use super::set::NodeSet;
 use super::shared::Shared;
+use super::steps::Next;
 use super::wire::Socket;
 use crate::clock;
 use crate::core::base::Time;
+
+/// The longest that a worker leaves a connection to callers that have it each time it looks. Then it waits for its turn.
+const LONGEST: Duration = Duration::from_millis(100);
 
 pub(super) struct Worker {
     pub(super) driver: Arc<Mutex<Driver>>,
@@ -60,6 +65,7 @@ impl Worker {
     fn rest(&self, until: Time) -> Found {
         self.set.tell_events();
         let found = self.mailbox.wait(clock::slice(until).unwrap_or_default());
+        let found = self.leave_to_callers(found);
         if found == Found::Something {
             // Other callers run first, and the one that just asked gets to ask all nodes. Twice as much goes
             // into a write then, for a third less processor time in all. Where nobody else wants to run it
@@ -73,17 +79,26 @@ impl Worker {
     fn read(&self, socket: Option<Socket>, until: Time, takes_more: bool) -> Found {
         self.set.tell_events();
         let at_most = clock::slice(until).unwrap_or_default();
-        let mut found = match socket {
+        let found = match socket {
             Some(socket) => self.mailbox.wait_for_answer(&socket, at_most, takes_more),
             None => Found::Nothing,
         };
-        while found == Found::Nothing && self.driver.is_locked() {
-            self.shared.sleeps_until(clock::now().after(LEFT));
-            found = self.mailbox.wait(LEFT);
-        }
+        let found = self.leave_to_callers(found);
         if found == Found::Something {
             // As when it rests.
             clock::yield_now();
+        }
+        found
+    }
+
+    /// Waits on while a caller drives the connection, if nothing was found: the caller does what is to be done, as a rule.
+    fn leave_to_callers(&self, found: Found) -> Found {
+        let (mut found, mut pause, until) = (found, LEFT, clock::now().after(LONGEST));
+        while found == Found::Nothing && self.driver.is_locked() && clock::now() < until {
+            self.shared.sleeps_until(clock::now().after(pause));
+            found = self.mailbox.wait(pause);
+            self.set.tell_events();
+            pause *= 2;
         }
         found
     }

@@ -141,9 +141,14 @@ impl RoundTrip {
         self.least = Some(self.least.map_or(took, |least| least.min(took)));
     }
 
+    /// Returns the shortest one.
+    pub(super) fn shortest(&self) -> Option<Duration> {
+        self.least.into_iter().chain(self.before).min()
+    }
+
     /// Returns the least time between two writes, if one may follow another that is not answered.
     pub(super) fn between_writes(&self) -> Option<Duration> {
-        let least = self.least.into_iter().chain(self.before).min()?;
+        let least = self.shortest()?;
         let is_far = least >= FAR && Mechanism::WritesFollow.is_on();
         is_far.then(|| BETWEEN.max(least / MOST))
     }

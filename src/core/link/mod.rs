@@ -203,6 +203,12 @@ impl<R: Request, Q> Link<R, Q> {
         self.between_writes().is_some()
     }
 
+    /// Returns true if no answer comes within that time, as a rule.
+    pub(crate) fn is_farther_than(&self, distance: Duration) -> bool {
+        let shortest = self.connection.as_ref().and_then(|it| it.round_trip.shortest());
+        shortest.is_some_and(|shortest| shortest > distance)
+    }
+
     fn between_writes(&self) -> Option<Duration> {
         self.connection.as_ref().and_then(|connection| connection.round_trip.between_writes())
     }
@@ -235,10 +241,11 @@ impl<R: Request, Q> Link<R, Q> {
         self.in_flight.len()
     }
 
-    /// A round trip has taken so long.
+    /// From now on the shortest round trip is `took`.
     #[cfg(test)]
     pub(crate) fn measured(&mut self, took: Duration, now: Time) {
         if let Some(connection) = &mut self.connection {
+            connection.round_trip = in_flight::RoundTrip::new(now);
             connection.round_trip.note(took, now);
         }
     }
@@ -259,17 +266,18 @@ impl<R: Request, Q> Link<R, Q> {
         matches!(self.phase, Phase::Open)
     }
 
-    /// Returns true if a request that is submitted now goes out at once, or behind the answers to what is on its way, no release that
-    /// is kept goes out with it, and the node is not far away.
+    /// Returns true if a request that is submitted now goes out at once, and no release that is kept goes out with it. To a node
+    /// that is not far away it may also go out behind the answers to what is on its way.
     pub(crate) fn can_be_driven(&self, now: Time) -> bool {
+        let goes_out = self.is_calm() || self.takes_more_from().is_some_and(|from| from <= now);
         let is_fine = match &self.phase {
             Phase::Open => true,
             Phase::Asking { is_written, .. } => *is_written,
             Phase::Exchanging => self.in_flight.is_written(),
             _ => false,
         };
-        let is_free = !self.has_unsent() && !self.pending.is_due(now) && !self.is_far();
-        is_fine && is_free && self.is_up()
+        let is_free = !self.has_unsent() && !self.pending.is_due(now);
+        is_fine && is_free && (goes_out || !self.is_far()) && self.is_up()
     }
 
     /// The answers to what is on its way are looked at later, so that their time says nothing of the node.

@@ -244,7 +244,9 @@ fn answers_that_are_left_say_nothing_of_the_distance() {
         assert_eq!(driven.link.is_far(), !is_left);
         driven.submit(1, Purpose::Anyway);
         driven.write();
-        assert_eq!(driven.link.can_be_driven(driven.now), is_left, "no caller drives a far one");
+        assert_eq!(driven.link.can_be_driven(driven.now), is_left, "nothing may follow yet");
+        driven.now = driven.now.after(LATER);
+        assert!(driven.link.can_be_driven(driven.now));
     }
 }
 

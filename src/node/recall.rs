@@ -1,0 +1,121 @@
+//! Has a caller that drives connections let go of them.
+//!
+//! It waits for long where a node is far away, or hangs. What comes for its nodes meanwhile is carried by their workers, and these
+//! have to wait until the caller has let go.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+#[cfg(unix)]
+use super::waker::Waker;
+
+#[derive(Default)]
+pub(super) struct Recall {
+    /// A caller drives connections, and waits for this along with the answers.
+    is_awaited: AtomicBool,
+    is_made: AtomicBool,
+    /// Ends that wait. `None`: nobody can wait for it.
+    #[cfg(unix)]
+    waker: Option<Waker>,
+}
+
+impl Recall {
+    /// Nobody can wait for it if the process may have no further file descriptor.
+    pub(super) fn new() -> Self {
+        Self {
+            #[cfg(unix)]
+            waker: Waker::new().ok(),
+            ..Self::default()
+        }
+    }
+
+    /// Returns true if a caller can wait for it.
+    pub(super) fn can_be_made(&self) -> bool {
+        #[cfg(unix)]
+        return self.waker.is_some();
+        #[cfg(not(unix))]
+        return false;
+    }
+
+    /// A caller is about to wait for answers, and for this. An earlier recall was for another caller.
+    ///
+    /// What came before is still to be looked for, in the mailboxes of the nodes whose connections the caller has.
+    pub(super) fn expect(&self) {
+        if self.is_made() {
+            self.heed();
+            // Behind that: else one that is made in between would be neither told nor made again.
+            self.is_made.store(false, Ordering::SeqCst);
+        }
+        self.is_awaited.store(true, Ordering::SeqCst);
+    }
+
+    /// Nobody waits for it any more.
+    pub(super) fn stop_expecting(&self) {
+        self.is_awaited.store(false, Ordering::SeqCst);
+    }
+
+    /// Has the caller let go, if there is one.
+    pub(super) fn make(&self) {
+        if self.is_awaited.load(Ordering::SeqCst) && !self.is_made.swap(true, Ordering::SeqCst) {
+            #[cfg(unix)]
+            self.waker.iter().for_each(Waker::wake);
+        }
+    }
+
+    /// Returns true if it was made. Whoever made it may not have come to end the caller's wait.
+    pub(super) fn is_made(&self) -> bool {
+        self.is_made.load(Ordering::SeqCst)
+    }
+
+    /// The caller has been told.
+    #[cfg(unix)]
+    pub(super) fn heed(&self) {
+        self.waker.iter().for_each(Waker::heed);
+    }
+
+    /// Here no caller drives a connection.
+    #[cfg(not(unix))]
+    fn heed(&self) {}
+
+    /// Returns the file descriptor to wait for.
+    #[cfg(unix)]
+    pub(super) fn waker(&self) -> Option<&Waker> {
+        self.waker.as_ref()
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+    use super::*;
+
+    /// Returns true if a caller that waits is told at once.
+    fn is_told(recall: &Recall) -> bool {
+        let waker = recall.waker().expect("there are file descriptors");
+        let mut polled = [PollFd::new(waker, PollFlags::IN)];
+        poll(&mut polled, Some(&Timespec::default())).expect("it can be polled") == 1
+    }
+
+    #[test]
+    fn a_caller_is_told_of_what_comes_while_it_waits_and_of_nothing_else() {
+        let recall = Recall::new();
+        recall.make();
+        assert!(!is_told(&recall), "nobody waits");
+        for _ in 0..3 {
+            recall.expect();
+            assert!(!is_told(&recall), "what came before was for another caller");
+            recall.make();
+            recall.make();
+            assert!(is_told(&recall));
+            recall.heed();
+            recall.make();
+            assert!(!is_told(&recall), "it was told once, and lets go");
+            recall.stop_expecting();
+        }
+        recall.expect();
+        recall.make();
+        recall.stop_expecting();
+        recall.expect();
+        assert!(!is_told(&recall), "the caller before did not wait any more");
+    }
+}
