@@ -81,7 +81,7 @@ impl<'a> Driven<'a> {
         for (_, node) in nodes.iter().enumerate().filter(|(i, _)| is_meant(*i)) {
             match node.try_drive(takes_far) {
                 Some(driver) => {
-                    driven.is_slow |= driver.is_far();
+                    driven.is_slow |= driver.link.is_far();
                     driven.links.push(DrivenLink { node, driver, progress: Progress::Rests });
                 }
                 None => driven.others_asked |= node.may_answer(),
@@ -158,7 +158,7 @@ impl<'a> Driven<'a> {
             // This thread may not have run for a while.
             return if self.take_in() { Carried::Further } else { Carried::Over };
         }
-        let is_any_near = self.links.iter().any(|link| !link.driver.is_far());
+        let is_any_near = self.links.iter().any(|link| !link.driver.link.is_far());
         if is_any_near && self.looks() {
             return Carried::Further;
         }
@@ -190,7 +190,9 @@ impl<'a> Driven<'a> {
     /// Returns true if it may not wait any more: the answers take longer than it waits, or something has come before it expected a
     /// recall.
     fn has_to_let_go(&mut self) -> bool {
-        if self.others_asked && self.links.iter().all(|link| link.driver.is_farther_than(BESIDES)) {
+        if self.others_asked
+            && self.links.iter().all(|link| link.driver.link.is_farther_than(BESIDES))
+        {
             return true;
         }
         if !self.is_slow || self.recall.is_some() {
@@ -255,7 +257,7 @@ impl DrivenLink<'_> {
     }
 }
 
-/// What a wait has come to.
+/// The result of a wait.
 #[derive(Default)]
 struct Ready {
     /// For each connection: there is something to be read.

@@ -26,7 +26,7 @@ const ANSWER: &[u8] = b":1\r\n";
 /// The answer to the question for the clock, which stands behind the requests of each write.
 const CLOCK: &[u8] = b"*2\r\n$10\r\n1700000000\r\n$1\r\n0\r\n";
 
-/// What a connection begins with ends with this.
+/// The end of the handshake.
 const LAST_OF_HANDSHAKE: &str = "CLIENT\r\n$2\r\nID\r\n";
 
 /// The key of each request.
@@ -219,7 +219,7 @@ fn driving(nodes: &[Node]) -> Driven<'_> {
 /// Says how far away the node is, however busy the machine was just now.
 fn is_so_far(driven: &mut Driven<'_>, distance: Duration) {
     driven.links[0].driver.link.measured(distance, clock::now());
-    driven.is_slow = driven.links[0].driver.is_far();
+    driven.is_slow = driven.links[0].driver.link.is_far();
 }
 
 const DISTANCES: [Duration; 2] = [Duration::ZERO, Duration::from_millis(2)];

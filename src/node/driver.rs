@@ -420,16 +420,6 @@ impl Driver {
         is_fine && self.mailbox.len() == 0
     }
 
-    /// The node is so far away that a caller has to let go of it when something else comes.
-    pub(super) fn is_far(&self) -> bool {
-        self.link.is_far()
-    }
-
-    /// No answer comes within that time, as a rule.
-    pub(super) fn is_farther_than(&self, distance: Duration) -> bool {
-        self.link.is_farther_than(distance)
-    }
-
     /// Something waits for the worker.
     pub(super) fn has_waiting(&self) -> bool {
         self.mailbox.len() > 0

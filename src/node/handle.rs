@@ -140,7 +140,7 @@ impl Node {
     /// anything, or the node is far away and that is not allowed (`takes_far`).
     pub(super) fn try_drive(&self, takes_far: bool) -> Option<MutexGuard<'_, Driver>> {
         let mut driver = self.driver.try_lock()?;
-        ((takes_far || !driver.is_far()) && driver.can_be_driven()).then_some(driver)
+        ((takes_far || !driver.link.is_far()) && driver.can_be_driven()).then_some(driver)
     }
 
     fn ask_by(

@@ -38,7 +38,7 @@ impl Recall {
 
     /// A caller is about to wait for answers, and for this. An earlier recall was for another caller.
     ///
-    /// What came before is still to be looked for, in the mailboxes of the nodes whose connections the caller has.
+    /// Requests that came before are still to be looked for, in the mailboxes of the nodes whose connections the caller has.
     pub(super) fn expect(&self) {
         if self.is_made() {
             self.heed();

@@ -11,7 +11,7 @@ use crate::runtime::client_state::ClientState;
 use crate::runtime::held_locks::{ScanWanted, Scanned, scan_nodes};
 use crate::terms::{ADMIT, MAX_TTL};
 
-/// How much longer than `max_ttl` it may take. Where clocks contradict each other, it takes as long as that until they do not count
+/// The longest time that it takes beyond `max_ttl`. Where clocks contradict each other, it takes as long as that until they do not count
 /// any more. A node takes several probes, a second apart where an answer came too late to tell its clock, and is waited for only
 /// while it neither grants nor has a fault.
 const BEYOND: Duration = Duration::from_secs(2);

@@ -49,7 +49,7 @@ pub(super) struct Claim {
     pub(super) terms: Terms,
     /// What the nodes may know of its caller.
     waits: Waits,
-    /// What the nodes were asked for the lock.
+    /// The request for the lock, once it was made.
     request: OnceCell<Outgoing>,
     /// Of a semaphore: the slots that are asked for.
     permits: Permits,

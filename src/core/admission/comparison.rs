@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use super::super::base::{Mechanism, Rule, Time, majority};
 use super::super::vote::LARGEST_NUMBER;
-use super::Admission;
 use super::clocks::{DRIFT, Offset, median, microseconds};
 use super::mark::Noted;
 use super::node::{Knowledge, Seen};
 use super::node_clock::NodeClock;
 use super::probe::{PROBE_AGAIN, ProbeJudgement};
 use super::set_time::SetTime;
+use super::{Admission, Grants};
 
 /// A clock that has moved away from its mark by this part of the tolerance is noted anew, and by no less
 /// than marks are rounded.
@@ -250,6 +250,16 @@ impl Admission {
     pub(super) fn place_by_all(&self, node: usize, now: Time) -> ClockPlace {
         let reference = self.reference_by(node, now, |_| true);
         reference.map_or(ClockPlace::Unknown, |it| self.compared(node, it, now))
+    }
+
+    /// Returns true if `node` has forgotten no lock: it grants locks; or its mark says that it does, and its clock is where the
+    /// mark says by all other clocks, although these belong to nodes in quarantine and do not suffice for a grant.
+    pub(crate) fn remembers(&self, node: usize, now: Time) -> bool {
+        let known = &self.nodes[node];
+        let is_in_doubt = known.doubted || known.clock.stepped.is_some();
+        let is_marked = self.is_marked_admitted(node) && !self.has_several_servers(node);
+        let fits = || self.place_by_all(node, now) == ClockPlace::Noted;
+        self.grants(node) != Grants::Nothing || is_marked && !is_in_doubt && fits()
     }
 
     fn reference_by(

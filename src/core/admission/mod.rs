@@ -10,7 +10,6 @@
 use std::time::Duration;
 
 use super::base::{Mechanism, Rule, Time, majority};
-use comparison::ClockPlace;
 use mark::{Mark, MarkState};
 use set_time::SetTime;
 pub(crate) use unused::{MayHaveForgotten, Past, may_have_forgotten};
@@ -186,16 +185,6 @@ impl Admission {
     /// The quarantine that was seen of this node, if it is in one, and what is known of its past.
     pub(crate) fn quarantine(&self, node: usize) -> Option<(u64, Past)> {
         self.nodes[node].quarantine()
-    }
-
-    /// Returns true if `node` has forgotten no lock: it grants locks; or its mark says that it does, and its clock is where the
-    /// mark says by all other clocks, although these belong to nodes in quarantine and do not suffice for a grant.
-    pub(crate) fn remembers(&self, node: usize, now: Time) -> bool {
-        let known = &self.nodes[node];
-        let is_in_doubt = known.doubted || known.clock.stepped.is_some();
-        let is_marked = self.is_marked_admitted(node) && !self.has_several_servers(node);
-        let fits = || self.place_by_all(node, now) == ClockPlace::Noted;
-        self.grants(node) != Grants::Nothing || is_marked && !is_in_doubt && fits()
     }
 
     /// Nothing can be held that this node has forgotten, so the quarantine `id` ends now. No later one does.
