@@ -62,12 +62,13 @@ pub(crate) struct Rest {
 }
 
 impl Rest {
-    /// A client at rest has a worker, a connection and what wakes the worker a node, its timer, and a thread for callbacks.
+    /// A client at rest has a worker, a connection and what wakes the worker a node, its timer, a thread for callbacks, and what has
+    /// a caller let go of connections.
     pub(crate) fn of_clients(clients: u64, fresh: &Process) -> Self {
         let connections = clients * MASTERS;
         Self {
             threads: fresh.threads + 2 * clients + connections,
-            descriptors: fresh.descriptors + 2 * connections,
+            descriptors: fresh.descriptors + 2 * connections + clients,
             connections,
         }
     }
