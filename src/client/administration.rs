@@ -102,14 +102,15 @@ impl Quorlock {
     /// Does what [`admit`](Self::admit) does, if the nodes show that no lock can be held. So it is safe at any time.
     ///
     /// All nodes have to answer, and none of them may have a key that can be that of a lock. And each of them would have it: its mark
-    /// says that it grants locks, and no clock contradicts that its own goes on as before; or it has run for longer than [`max_ttl`](crate::Builder::max_ttl), was not emptied in that time
-    /// (`FLUSHALL`), and had no mark when this client came. Masters that were started a moment ago do not fulfil that, though
-    /// they are empty: they may be masters without persistence that were restarted.
+    /// says that it grants locks, and no other clock contradicts its own; or it has run for longer than
+    /// [`max_ttl`](crate::Builder::max_ttl), was not emptied in that time (`FLUSHALL`), and had no mark when this client came. Masters
+    /// that were started a moment ago do not fulfil that, though they are empty: they may be masters without persistence that were
+    /// restarted.
     ///
     /// It goes by what each server says of its own run (`INFO`), so by its clock. If the clocks of a majority are set forward within
     /// `max_ttl` of the servers' start, they seem to have run for longer. Where all other nodes are new, nothing contradicts a
-    /// clock that was set forward within the last `max_ttl`, which ends locks early. Where statistics are reset (`CONFIG RESETSTAT`), a server
-    /// does not say any more that it was emptied.
+    /// clock that was set forward within the last `max_ttl`, which ends locks early. Where statistics are reset
+    /// (`CONFIG RESETSTAT`), a server does not say any more that it was emptied.
     ///
     /// The user needs the permission for `SCAN`, as for [`held_locks`](Self::held_locks).
     ///
