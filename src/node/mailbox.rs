@@ -30,7 +30,7 @@ const RELEASES: usize = 65_536;
 pub(super) struct Mailbox {
     state: Mutex<MailboxState>,
     filled: Condvar,
-    /// Whatever comes here is a reason to make it.
+    /// Made for each job or wake-up that comes here.
     recall: Arc<Recall>,
     /// Ends the worker's wait for an answer. Without it, nothing ends that but the answer.
     #[cfg(unix)]

@@ -1,7 +1,7 @@
 //! Has a caller that drives connections let go of them.
 //!
-//! It waits for long where a node is far away, or hangs. What comes for its nodes meanwhile is carried by their workers, and these
-//! have to wait until the caller has let go.
+//! The caller waits for long if a node is far away, or hangs. Workers carry the requests that come for the nodes meanwhile, and cannot
+//! begin before the caller has let go.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -61,7 +61,7 @@ impl Recall {
         }
     }
 
-    /// Returns true if it was made. Whoever made it may not have come to end the caller's wait.
+    /// Returns true if it was made. The thread that made it may not have ended the caller's wait yet.
     pub(super) fn is_made(&self) -> bool {
         self.is_made.load(Ordering::SeqCst)
     }

@@ -1,4 +1,4 @@
-//! The next step of whoever has the connection to a node.
+//! The next step of the worker, or of the caller that drives the connection to a node.
 
 use crate::core::base::Time;
 

@@ -142,8 +142,8 @@ impl Admission {
             }
         };
         let (least, most) = self.nodes[node].clock.bounds_us(now)?;
-        // Other clocks may contradict each other. A node that begins its quarantine does not wait for the end of that: it may be
-        // the one that decides, and it grants nothing before all locks of now have ended.
+        // Other clocks may contradict each other. A node that begins its quarantine does not wait until they agree: its own clock
+        // may decide which of them is right. It grants nothing before all locks have ended that are held now.
         let contradiction = match self.begins_quarantine(node) {
             true => 0,
             false => to.saturating_sub(from),
@@ -245,15 +245,15 @@ impl Admission {
         })
     }
 
-    /// Where the node's clock is, also by the word of nodes in quarantine. They may say that it was set; if they say that
-    /// it was not, nothing follows.
+    /// Where the node's clock is, compared with those of nodes in quarantine as well. These can show that it was set, but not that
+    /// it was not.
     pub(super) fn place_by_all(&self, node: usize, now: Time) -> ClockPlace {
         let reference = self.reference_by(node, now, |_| true);
         reference.map_or(ClockPlace::Unknown, |it| self.compared(node, it, now))
     }
 
-    /// Returns true if `node` has forgotten no lock: it grants locks; or its mark says that it does, and its clock is where the
-    /// mark says by all other clocks, although these belong to nodes in quarantine and do not suffice for a grant.
+    /// Returns true if `node` has forgotten no lock. Either it grants locks; or its mark says that it does, and no other clock, also
+    /// of a node in quarantine, contradicts its own.
     pub(crate) fn remembers(&self, node: usize, now: Time) -> bool {
         let known = &self.nodes[node];
         let is_in_doubt = known.doubted || known.clock.stepped.is_some();

@@ -203,7 +203,7 @@ fn marks_that_contradict_each_other_are_set_right_before_all_nodes_grant() {
         panic!("not all nodes grant")
     };
     assert!(differ_by() < 100, "but for what the clocks may drift before it is noted");
-    // The next node that is heard may settle it as well, or there may be none.
+    // The mark of the next node that is heard may settle it as well.
     let settles = Mechanism::ContradictionsAreNotWaitedFor;
     assert!(without(&[settles], differ_by) < 100);
     assert!(without(&[settles, Mechanism::AllMarksAreCompared], differ_by) >= 60_000);

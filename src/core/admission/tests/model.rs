@@ -27,7 +27,7 @@ pub(super) struct Server {
     promoted: bool,
     pub(super) role: Role,
     pub(super) mark: Option<String>,
-    /// False: it says nothing of a mark that it is to have, and does not have it.
+    /// False: it answers as always, and leaves its mark as it is.
     pub(super) takes_marks: bool,
     /// How far its clock is ahead of true time.
     pub(super) clock_ms: i64,

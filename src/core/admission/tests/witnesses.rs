@@ -55,7 +55,7 @@ fn programs_of_a_second_can_lock_again_after_a_quarantine_although_clocks_contra
     }
 }
 
-/// The other one says that it was set, which needs no proof.
+/// The clock of the node in quarantine shows that the other one was set.
 #[test]
 fn a_clock_that_is_set_beside_a_quarantine_is_accused_before_that_ends() {
     for is_set_first in [true, false] {
@@ -109,6 +109,25 @@ fn a_node_remembers_although_all_others_are_new_unless_its_clock_is_said_to_be_s
             let remembers = |node| client.admission.remembers(node, client.now(world.now));
             assert_eq!(remembers(0), !is_set, "{new} of {nodes}");
             assert!((nodes - new..nodes).all(|node| !remembers(node)));
+        }
+    }
+}
+
+/// One of two clocks was set, and the third node is new. Nobody can say which one it was.
+#[test]
+fn of_two_nodes_whose_clocks_contradict_each_other_one_at_most_remembers() {
+    for by_ms in [-30_000, 30_000] {
+        let mut world = World::settled(3, 1);
+        end_all(&mut world);
+        world.servers[1].clock_ms += by_ms;
+        world.restart(2, false);
+        let operator = newcomer(&mut world);
+        for _ in 0..20 {
+            let client = &world.clients[operator];
+            let remembers = |node| client.admission.remembers(node, client.now(world.now));
+            assert!(!(remembers(0) && remembers(1)), "set by {by_ms} ms");
+            world.visit(operator);
+            world.advance(ms(50));
         }
     }
 }
