@@ -5,7 +5,7 @@ mod support;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -59,19 +59,18 @@ fn a_stray_answer_ends_the_connection() {
 #[test]
 fn a_lock_that_was_given_up_is_not_taken_by_a_second_copy() {
     let sources = Arc::new(AtomicUsize::new(0));
-    let (counted, hashes) = (sources.clone(), AtomicUsize::new(0));
-    let hashes = Arc::new(hashes);
+    let given_up = Arc::new(AtomicBool::new(false));
+    let (counted, is_given_up) = (sources.clone(), given_up.clone());
     let url = fake::redis("7.0.15", move |command| match command {
         // The first acquire (granted), the first release, and that after the flush.
         "EVAL" => match counted.fetch_add(1, Ordering::SeqCst) {
             0 => b"*2\r\n:1\r\n:0\r\n".to_vec(),
             _ => b":1\r\n".to_vec(),
         },
-        _ if hashes.fetch_add(1, Ordering::SeqCst) == 0 => {
-            thread::sleep(Duration::from_millis(220)); // past the node timeout, within the grace
+        _ => {
+            wait_until("the caller gave up", LIMIT, || is_given_up.load(Ordering::SeqCst));
             b"-NOSCRIPT flushed\r\n".to_vec()
         }
-        _ => b"-NOSCRIPT flushed\r\n".to_vec(),
     });
     let locks = client(url);
     let guard = locks.try_lock("orders/42").expect("it is free");
@@ -79,6 +78,7 @@ fn a_lock_that_was_given_up_is_not_taken_by_a_second_copy() {
     assert_eq!(sources.load(Ordering::SeqCst), 2);
     let error = locks.try_lock("orders/42").expect_err("no answer in time");
     assert_eq!(error.kind(), ErrorKind::NoQuorum);
+    given_up.store(true, Ordering::SeqCst);
     wait_until("the release went out", LIMIT, || sources.load(Ordering::SeqCst) >= 3);
     drop(locks);
     assert_eq!(sources.load(Ordering::SeqCst), 3, "the acquire went out again");
