@@ -161,8 +161,9 @@ fn restarts_are_hidden_behind_proxies() {
     wait_connected(&second);
     let mutex = first.mutex(NAME).renewal(Renewal::Manual);
     let guard = mutex.lock().expect("a majority is healthy");
-    // The slower masters' answers are on their way.
+    // The slower masters' answers are on their way, or one was too slow to grant it and is asked again.
     wait_until("all masters have granted it", LIMIT, || {
+        guard.extend(TTL).expect("a majority is healthy");
         servers.iter().all(|server| server.get("quorlock:orders/42").is_some())
     });
     let connections = || -> Vec<_> { proxies.iter().map(Proxy::open).collect() };
