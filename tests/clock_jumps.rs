@@ -6,8 +6,8 @@ mod support;
 use std::thread;
 use std::time::Duration;
 
-use quorlock::{Builder, Guard, LossReason, OptionalGuard as _, Quorlock, Renewal};
-use support::clients::admitted;
+use quorlock::{Builder, Guard, LossReason, OptionalGuard as _, Quorlock};
+use support::clients::{admitted, bare_majority};
 use support::events::{self, told};
 use support::{Server, Servers, wait_until};
 
@@ -16,6 +16,7 @@ const TTL: Duration = Duration::from_secs(5);
 /// Never to be waited for.
 const LIMIT: Duration = Duration::from_secs(60);
 const NAME: &str = "orders/42";
+const KEY: &str = "quorlock:orders/42";
 
 #[track_caller]
 fn wait_told(words: &[&str]) {
@@ -34,22 +35,6 @@ fn builder(urls: &[String]) -> Builder {
 
 fn client(urls: &[String]) -> Quorlock {
     admitted(builder(urls))
-}
-
-/// The lock on the first two of three masters, just as many as it takes, and nobody renews it.
-fn bare_majority(locks: &Quorlock, servers: &mut Servers) -> Guard {
-    servers[2].pause();
-    let guard = locks.mutex(NAME).renewal(Renewal::Manual).lock().expect("a majority is healthy");
-    servers[2].resume();
-    wait_until("the last one to run what it was sent", LIMIT, || {
-        servers[2].command(&["DEL", &key(&servers[0])]) == redis::Value::Int(1)
-    });
-    guard
-}
-
-/// The key of the lock, which is the only one there that goes by itself.
-fn key(server: &Server) -> String {
-    server.keys().into_iter().find(|key| key.contains(NAME)).expect("the lock is held there")
 }
 
 fn mark(server: &Server) -> String {
@@ -90,9 +75,9 @@ fn a_clock_that_is_set_forward_while_locks_are_held() {
     let Some(mut servers) = Servers::start_with_clocks(3) else { return };
     let urls = servers.urls();
     let (first, second) = (client(&urls), client(&urls));
-    let guard = bare_majority(&first, &mut servers);
+    let guard = bare_majority(NAME, &first, &mut servers);
     servers[0].set_clock(30);
-    assert_eq!(servers[0].get(&key(&servers[1])), None, "the key has ended, and the lock has not");
+    assert_eq!(servers[0].get(KEY), None, "the key has ended, and the lock has not");
     // One has watched the clock; the other one begins now.
     let newcomer = builder(&urls).build().expect("the settings are valid");
     nobody_else_gets_it(&guard, &[second.clone(), newcomer.clone()]);
@@ -115,7 +100,7 @@ fn without_the_quarantine_there_are_two_holders() {
     wait_until("all nodes are connected", LIMIT, || {
         second.node_stats().iter().all(|node| node.connected)
     });
-    let guard = bare_majority(&first, &mut servers);
+    let guard = bare_majority(NAME, &first, &mut servers);
     servers[0].set_clock(30);
     let other = second.try_lock_for(NAME, LIMIT).optional().expect("a majority is healthy");
     assert!(other.is_some() && guard.check().is_ok(), "the attack has failed, and shows nothing");
@@ -127,7 +112,7 @@ fn a_clock_that_is_set_back_while_locks_are_held() {
     let Some(mut servers) = Servers::start_with_clocks(3) else { return };
     let urls = servers.urls();
     let (first, second) = (client(&urls), client(&urls));
-    let guard = bare_majority(&first, &mut servers);
+    let guard = bare_majority(NAME, &first, &mut servers);
     servers[0].set_clock(-30);
     let newcomer = builder(&urls).build().expect("the settings are valid");
     wait_told(&["WARN", "was set back", "direction=\"back\"", &urls[0]]);
@@ -184,7 +169,7 @@ fn one_clock_that_is_set_forward_takes_the_lock_from_no_holder_on_two_masters() 
         let locks = admitted(builder(&urls).ttl(SHORT_TTL).node_timeout(SHORT_TTL / 2));
         let guard = locks.lock(NAME).expect("both are healthy");
         servers[0].set_clock(30);
-        let has_key = || servers[0].get(&key(&servers[1])).is_some();
+        let has_key = || servers[0].get(KEY).is_some();
         assert!(!has_key(), "the key has not ended too early");
         if round % 2 == 1 {
             // The holder itself is the first to ask. Not every node confirms it in time, and no more.

@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use quorlock::{Builder, FencingToken, Guard, OptionalGuard as _, Quorlock, Renewal};
-use support::clients::admitted;
+use quorlock::{Builder, FencingToken, Guard, OptionalGuard as _, Quorlock};
+use support::clients::{admitted, bare_majority};
 use support::events::{self, told};
 use support::{Server, Servers, wait_until};
 
@@ -48,19 +48,6 @@ fn builder(urls: &[String], ttl: Duration, max_ttl: Duration) -> Builder {
         .no_quorum_timeout(LIMIT)
 }
 
-/// The lock on the first two of three masters, just as many as it takes, and nobody renews it.
-fn bare_majority(locks: &Quorlock, servers: &mut Servers) -> Guard {
-    servers[2].pause();
-    let guard = locks.mutex(NAME).renewal(Renewal::Manual).lock().expect("a majority is healthy");
-    servers[2].resume();
-    let key = servers[0].keys().into_iter().find(|key| key.ends_with(NAME));
-    let key = key.expect("the lock is held there");
-    wait_until("the last one to run what it was sent", LIMIT, || {
-        servers[2].command(&["DEL", &key]) == redis::Value::Int(1)
-    });
-    guard
-}
-
 /// For how long two guards were valid at once, by their own word, if they were.
 fn both_valid(guard: &Guard, other: &Quorlock) -> Option<Duration> {
     while guard.check().is_ok() {
@@ -87,7 +74,7 @@ fn a_step(ttl: Duration, other_ttl: Duration, step_ms: i64, begins_after: bool) 
             locks
         };
         let watches = (!begins_after).then(build);
-        let guard = bare_majority(&first, &mut servers);
+        let guard = bare_majority(NAME, &first, &mut servers);
         let step = Duration::from_millis(step_ms.unsigned_abs());
         if step > ttl / 2 {
             // It ends the key at once.
@@ -127,7 +114,7 @@ fn small_steps_add_up_behind_processes_that_come_and_go() {
         let first = admitted(builder(&urls, ttl, ttl));
         let other = build();
         drop(other.lock("another").expect("all are healthy"));
-        let guard = bare_majority(&first, &mut servers);
+        let guard = bare_majority(NAME, &first, &mut servers);
         for step in 1..=5 {
             servers[0].set_clock_ms(step * STEP_MS);
             let newcomer = build();
@@ -182,7 +169,7 @@ fn fallen_behind(ttl: Duration, back_ms: &[i64], every: Duration, begins_after: 
             while waits && ahead_ms(&servers[0]) > behind + 15 && Instant::now() < noted {
                 thread::sleep(Duration::from_millis(2));
             }
-            let guard = bare_majority(&first, &mut servers);
+            let guard = bare_majority(NAME, &first, &mut servers);
             let step = Duration::from_millis(behind.unsigned_abs());
             wait_until("less is left than the step", LIMIT, || guard.remaining() < step);
             servers[0].set_clock_ms(0);

@@ -448,6 +448,13 @@ fn a_long_extension_does_not_stop_the_repairs() {
         wait_until("the node has its key again", LIMIT, || {
             servers[i].get(KEY).as_deref() == Some(&owner)
         });
+        // Until the round that has repaired it is over. If another node said in it that its key is gone, too, those would
+        // be two of three.
+        let asked = || locks.node_stats().into_iter().map(|node| node.scripts);
+        let before: Vec<_> = asked().collect();
+        wait_until("two rounds later", LIMIT, || {
+            before.iter().zip(asked()).all(|(before, now)| now >= before + 2)
+        });
     }
     guard.check().expect("it was ours all the time");
     guard.unlock().expect("three of three");

@@ -1,8 +1,8 @@
 //! Clients whose nodes are ready before a test goes on.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use quorlock::{Builder, Guard, OptionalGuard as _, Quorlock};
+use quorlock::{Builder, Guard, OptionalGuard as _, Quorlock, Renewal};
 
 use super::{Servers, wait_until};
 
@@ -70,4 +70,26 @@ pub fn wait_renewed<'a>(guards: impl IntoIterator<Item = &'a Guard>, times: usiz
 /// How many requests the client has made, of all nodes.
 pub fn requests(locks: &Quorlock) -> u64 {
     locks.node_stats().iter().map(|node| node.scripts).sum()
+}
+
+/// That lock on the first two of three masters, just as many as it takes, and nobody renews it.
+#[track_caller]
+pub fn bare_majority(name: &str, locks: &Quorlock, servers: &mut Servers) -> Guard {
+    let mutex = locks.mutex(name).renewal(Renewal::Manual);
+    let key = format!("quorlock:{name}");
+    let start = Instant::now();
+    while start.elapsed() < LIMIT {
+        servers[2].pause();
+        let guard = mutex.lock().expect("a majority is healthy");
+        servers[2].resume();
+        let mut is_deleted = false;
+        wait_until("the last one to run what it was sent, or the end of the lock", LIMIT, || {
+            is_deleted |= servers[2].command(&["DEL", &key]) == redis::Value::Int(1);
+            is_deleted || guard.check().is_err()
+        });
+        if is_deleted {
+            return guard;
+        }
+    }
+    panic!("each lock was over before the last one had run what it was sent");
 }
