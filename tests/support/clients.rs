@@ -1,5 +1,6 @@
 //! Clients whose nodes are ready before a test goes on.
 
+use std::thread;
 use std::time::{Duration, Instant};
 
 use quorlock::{Builder, Guard, OptionalGuard as _, Quorlock, Renewal};
@@ -46,10 +47,14 @@ pub fn wait_connected(locks: &Quorlock) {
 #[track_caller]
 pub fn admitted(builder: Builder) -> Quorlock {
     let locks = builder.build().expect("the settings are valid");
-    wait_until("all nodes are admitted", LIMIT, || {
-        locks.admit().is_ok() && locks.try_lock("any").optional().is_ok()
-    });
-    locks
+    let start = Instant::now();
+    loop {
+        match locks.admit().and_then(|_| locks.try_lock("any").optional()) {
+            Ok(_) => return locks,
+            Err(error) => assert!(start.elapsed() < LIMIT, "not all nodes are admitted: {error}"),
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
 }
 
 /// Each of the locks is renewed so often from now on.
