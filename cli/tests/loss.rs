@@ -11,8 +11,9 @@ use crate::support::{Server, wait_until};
 
 /// Long enough for a busy machine, and short enough for a test that waits for its end.
 const TTL: [&str; 2] = ["--ttl", "5s"];
-/// The same, with keys that outlive the validity by a second: for so long a busy machine may hold up what kills a command.
-const TOLERANT: [&str; 4] = ["--ttl", "5s", "--clock-tolerance", "1s"];
+/// The same, with two seconds from SIGTERM to SIGKILL, and with keys that outlive the validity by a second: for so long a busy
+/// machine may hold up what tells and kills a command.
+const TOLERANT: [&str; 4] = ["--ttl", "10s", "--clock-tolerance", "1s"];
 /// A command that does not heed SIGTERM.
 const STUBBORN: &str = "trap 'echo told >> told' TERM; echo $$ > pid; while :; do sleep 0.05; done";
 
