@@ -11,9 +11,10 @@ use crate::support::{Server, wait_until};
 
 /// Long enough for a busy machine, and short enough for a test that waits for its end.
 const TTL: [&str; 2] = ["--ttl", "5s"];
-/// The same, with two seconds from SIGTERM to SIGKILL, and with keys that outlive the validity by a second: for so long a busy
-/// machine may hold up what tells and kills a command.
-const TOLERANT: [&str; 4] = ["--ttl", "10s", "--clock-tolerance", "1s"];
+/// The same, with keys that outlive the validity by a second: for so long a busy machine may hold up what kills a command.
+const TOLERANT: [&str; 4] = ["--ttl", "5s", "--clock-tolerance", "1s"];
+/// And with as much time for a command to heed SIGTERM as such a lock leaves it.
+const GRACE: [&str; 2] = ["--grace", "1500ms"];
 /// A command that does not heed SIGTERM.
 const STUBBORN: &str = "trap 'echo told >> told' TERM; echo $$ > pid; while :; do sleep 0.05; done";
 
@@ -41,7 +42,8 @@ fn ends_before_its_key(command: u32, server: &Server, key: &str) {
 #[test]
 fn a_command_is_told_and_killed_before_the_lock_can_be_somebody_elses() {
     let mut world = tolerant();
-    let options = [&TOLERANT[..], &["job", "--", "sh", "-c", STUBBORN]].concat();
+    let job = ["job", "--", "sh", "-c", STUBBORN];
+    let options = [&TOLERANT[..], &GRACE, &job].concat();
     let (running, command) = world.hold_by(&options);
     cut(&mut world);
     ends_before_its_key(command, &world.servers[2], "quorlock:job");
@@ -147,7 +149,8 @@ fn the_command_of_a_program_that_was_killed_is_ended_and_the_lock_goes_on_to_the
 #[test]
 fn the_command_of_a_program_that_does_not_go_on_is_ended_before_the_lock_can_be_somebody_elses() {
     let world = tolerant();
-    let options = [&TOLERANT[..], &["job", "--", "sh", "-c", STUBBORN]].concat();
+    let job = ["job", "--", "sh", "-c", STUBBORN];
+    let options = [&TOLERANT[..], &GRACE, &job].concat();
     let (running, command) = world.hold_by(&options);
     running.watchdog();
     running.signal("STOP");
