@@ -78,6 +78,8 @@ fn a_clock_that_is_set_forward_while_locks_are_held() {
     let guard = bare_majority(NAME, &first, &mut servers);
     servers[0].set_clock(30);
     assert_eq!(servers[0].get(KEY), None, "the key has ended, and the lock has not");
+    let is_held = servers[1].get(KEY).is_some();
+    assert!(is_held || guard.check().is_err(), "the lock is held there, until it is over");
     // One has watched the clock; the other one begins now.
     let newcomer = builder(&urls).build().expect("the settings are valid");
     nobody_else_gets_it(&guard, &[second.clone(), newcomer.clone()]);

@@ -1,11 +1,10 @@
 //! Clients whose nodes are ready before a test goes on.
 
-use std::thread;
 use std::time::{Duration, Instant};
 
 use quorlock::{Builder, Guard, OptionalGuard as _, Quorlock, Renewal};
 
-use super::{Servers, wait_until};
+use super::{Servers, holds_within, wait_until};
 
 /// Never to be waited for.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -47,14 +46,13 @@ pub fn wait_connected(locks: &Quorlock) {
 #[track_caller]
 pub fn admitted(builder: Builder) -> Quorlock {
     let locks = builder.build().expect("the settings are valid");
-    let start = Instant::now();
-    loop {
-        match locks.admit().and_then(|_| locks.try_lock("any").optional()) {
-            Ok(_) => return locks,
-            Err(error) => assert!(start.elapsed() < LIMIT, "not all nodes are admitted: {error}"),
-        }
-        thread::sleep(Duration::from_millis(1));
-    }
+    let mut refused = None;
+    let is_admitted = holds_within(LIMIT, || {
+        refused = locks.admit().and_then(|_| locks.try_lock("any").optional()).err();
+        refused.is_none()
+    });
+    assert!(is_admitted, "not all nodes are admitted: {refused:?}");
+    locks
 }
 
 /// Each of the locks is renewed so often from now on.
