@@ -76,7 +76,7 @@ impl Quorlock {
 
     fn start(addresses: Vec<Address>, settings: Settings) -> Result<Self, Error> {
         let process = Process::builds()?;
-        holder::prepare();
+        holder::ended();
         let coordinator = Coordinator::start(process, addresses, settings)?;
         exit::wait_for(coordinator.unanswered(), coordinator.settings().flush_timeout());
         let shared = Shared {

@@ -253,6 +253,17 @@ impl Builder {
         self
     }
 
+    /// How long before the end of its validity a lock is [at risk](crate::Guard::at_risk), if no renewal is confirmed before. More
+    /// than half of the TTL counts as half of it, since a renewal begins when up to a third of it is gone. With
+    /// [`Duration::ZERO`] nobody is warned.
+    ///
+    /// Defaults to two fifths of the TTL after two renewals in a row that were not confirmed, and to a third of it otherwise. With
+    /// the default TTL of 10 s an outage of one second is not told then.
+    pub fn risk_margin(mut self, margin: Duration) -> Self {
+        self.settings.risk_margin = Some(margin);
+        self
+    }
+
     /// The shortest and the longest pause between two tries of a call that waits. Pauses grow from
     /// the first towards the second, with jitter, so that contenders drift apart.
     ///

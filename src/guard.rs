@@ -14,6 +14,7 @@ use crate::core::vote::FencingToken;
 use crate::error::Error;
 use crate::ident::{Name, NameText, write_with_names};
 use crate::process::Process;
+use crate::risk::Risk;
 use crate::runtime::held::Held;
 use crate::runtime::hold::Hold;
 use crate::runtime::holder;
@@ -215,7 +216,61 @@ impl Guard {
     pub fn lost(&self) -> &Receiver<LossReason> {
         match self.process().is_this() {
             true => self.hold.notice.receiver(),
-            false => holder::ended().unwrap_or(self.hold.notice.receiver()),
+            false => &holder::ended().lost,
+        }
+    }
+
+    /// Gets the latest message about the risk to the lock: that its renewals fail while it is still valid, and that one was
+    /// confirmed again. Ends when the lock is lost or given back. A holder can end its work in order then, or tell somebody.
+    ///
+    /// The warning comes when two renewals in a row were not confirmed and two fifths of the TTL are left, at the latest when a
+    /// third is left; or by the holder's own [`risk_margin`](crate::Builder::risk_margin). With the default settings that
+    /// is 3.3 to 4 s before the loss, and no outage of a second is told. The fault of a single node never is. The warning is
+    /// told once, and then that the lock has recovered, before it can be told again.
+    ///
+    /// A lock that is not renewed, or that ends by its [`max_hold`](crate::Builder::max_hold), is never at risk. A loss whose
+    /// reason is [`KeysGone`](LossReason::KeysGone) or [`ClockStoodStill`](LossReason::ClockStoodStill) comes without a warning.
+    ///
+    /// The channel has room for one message, and a later one replaces it. A clone of it reads from the same channel.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use quorlock::Risk;
+    /// use quorlock::crossbeam_channel::select;
+    ///
+    /// # let locks = quorlock::Quorlock::builder().nodes(["redis://a"]).build()?;
+    /// # let (_sender, work) = quorlock::crossbeam_channel::unbounded::<u32>();
+    /// let guard = locks.lock("orders/42")?;
+    /// loop {
+    ///     select! {
+    ///         recv(guard.at_risk()) -> risk => match risk {
+    ///             Ok(risk @ Risk::AtRisk { .. }) => eprintln!("{guard} is {risk}"), // begin nothing new
+    ///             Ok(risk) => eprintln!("{guard} is {risk}"),
+    ///             Err(_) => break, // it is lost
+    ///         },
+    ///         recv(work) -> item => { /* .. */ }
+    ///     }
+    /// }
+    /// # Ok::<(), quorlock::Error>(())
+    /// ```
+    #[must_use]
+    pub fn at_risk(&self) -> &Receiver<Risk> {
+        match self.process().is_this() {
+            true => self.hold.notice.at_risk(),
+            false => &holder::ended().at_risk,
+        }
+    }
+
+    /// Has `callback` called with each message about the risk to the lock, on another thread: see [`at_risk`](Self::at_risk). If
+    /// the lock is at risk already, that is the first message. A callback that is still at work gets the latest message when it
+    /// returns, and none that was replaced meanwhile. No call begins once the lock is lost or given back.
+    ///
+    /// It may block, panic, unlock or drop the guard, as that of [`on_lost`](Self::on_lost) may, and runs on the same threads. Do
+    /// not move the guard into its own callback: it would be dropped only after the loss.
+    pub fn on_at_risk(&self, callback: impl FnMut(Risk) + Send + 'static) {
+        if self.process().is_this() {
+            self.held().call_at_risk(&self.hold, Box::new(callback));
         }
     }
 
@@ -371,6 +426,17 @@ pub trait LockGuard: sealed::Guard + fmt::Debug + fmt::Display {
     /// Has `callback` called when the lock is lost, as [`Guard::on_lost`] does.
     fn on_lost(&self, callback: impl FnOnce(LossReason) + Send + 'static) {
         self.guard().on_lost(callback);
+    }
+
+    /// Gets the latest message about the risk to the lock, as [`Guard::at_risk`] says.
+    #[must_use]
+    fn at_risk(&self) -> &Receiver<Risk> {
+        self.guard().at_risk()
+    }
+
+    /// Has `callback` called with each message about the risk to the lock, as [`Guard::on_at_risk`] does.
+    fn on_at_risk(&self, callback: impl FnMut(Risk) + Send + 'static) {
+        self.guard().on_at_risk(callback);
     }
 
     /// Has the lock live for `ttl` from now on at least, as [`Guard::extend`] does.

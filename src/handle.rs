@@ -95,6 +95,7 @@ pub struct Handle<K> {
     renewal: Renewal,
     max_hold: Option<Duration>,
     min_hold: Option<Duration>,
+    risk_margin: Option<Duration>,
     /// Of a semaphore: as they were given, as the names are.
     permits: Option<PermitsWanted>,
     /// It owns nothing of its kind.
@@ -112,6 +113,7 @@ impl<K: LockKind> Handle<K> {
             max_hold: settings.max_hold,
             // It is for locks that have one holder at a time.
             min_hold: settings.min_hold.filter(|_| K::hold_class() == HoldClass::Exclusive),
+            risk_margin: settings.risk_margin,
             permits: K::kind().permits(),
             kind: PhantomData,
         }
@@ -172,6 +174,13 @@ impl<K: LockKind> Handle<K> {
     /// ```
     pub fn min_hold(mut self, min_hold: Duration) -> Self {
         self.min_hold = minimum(min_hold);
+        self
+    }
+
+    /// How long before the end of its validity this lock is at risk, as [`Builder::risk_margin`](crate::Builder::risk_margin)
+    /// describes. Defaults to what is set there.
+    pub fn risk_margin(mut self, margin: Duration) -> Self {
+        self.risk_margin = Some(margin);
         self
     }
 
@@ -424,6 +433,7 @@ impl<K: LockKind> Handle<K> {
             max_hold: self.max_hold,
             min_hold: self.min_hold,
             allowance: settings.allowance(),
+            risk_margin: self.risk_margin,
         };
         let terms = terms.ending_with_the_hold();
         let names = self.checked_names()?;
@@ -498,7 +508,8 @@ impl<K: LockKind> fmt::Debug for Handle<K> {
             .field("ttl", &self.ttl)
             .field("renewal", &self.renewal)
             .field("max_hold", &self.max_hold)
-            .field("min_hold", &self.min_hold);
+            .field("min_hold", &self.min_hold)
+            .field("risk_margin", &self.risk_margin);
         if let Some(permits) = self.permits {
             handle.field("permits", &permits.of);
         }

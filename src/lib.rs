@@ -119,6 +119,7 @@ mod optional;
 mod process;
 mod random;
 mod rate_limit;
+mod risk;
 mod runtime;
 mod rw_lock;
 mod semaphore;
@@ -137,10 +138,10 @@ mod with_lock;
 pub use client::Quorlock;
 pub use config::{Builder, Fallback, Renewal};
 pub use core::base::HoldClass;
-pub use core::hold::LossReason;
+pub use core::hold::{LossReason, RiskReason};
 pub use core::operate::{HeldAs, KeyLayout, LockState};
 pub use core::vote::FencingToken;
-/// The channels of [`Guard::lost`] and [`Wait::cancelled_by`], in the version that this crate uses.
+/// The channels of [`Guard::lost`], [`Guard::at_risk`] and [`Wait::cancelled_by`], in the version that this crate uses.
 #[doc(no_inline)]
 pub use crossbeam_channel;
 #[cfg(feature = "diagnosis")]
@@ -155,6 +156,7 @@ pub use ident::Owner;
 pub use kinds::*;
 pub use optional::OptionalGuard;
 pub use rate_limit::RateLimit;
+pub use risk::Risk;
 pub use rw_lock::RwLock;
 pub use semaphore::Semaphore;
 pub use settings::Settings;

@@ -8,6 +8,7 @@ use crate::core::base::{exact, rounded};
 use crate::core::hold::LossReason;
 use crate::error::{Grouped, NodeFault};
 use crate::ident::{Names, Owner};
+use crate::risk::Risk;
 use crate::terms::{KEY_PREFIX, MAX_TTL};
 
 pub(crate) fn node_up(node: &Arc<str>) {
@@ -218,12 +219,40 @@ pub(crate) fn not_renewed(names: &Names, owner: &str, faults: &[NodeFault]) {
     );
 }
 
-pub(crate) fn lost(names: &Names, owner: &str, reason: LossReason) {
+/// A lock is at risk, or is confirmed again.
+pub(crate) fn risk(names: &Names, owner: &str, risk: &Risk) {
+    match risk {
+        Risk::AtRisk { remaining, reason, faults } => tracing::warn!(
+            target: "quorlock",
+            lock = %names.text(),
+            %owner,
+            lost_in = %rounded(*remaining),
+            %reason,
+            reasons = shown(faults),
+            "a lock that is held is at risk: it is lost soon, unless a renewal is confirmed before"
+        ),
+        Risk::Recovered { remaining } => tracing::info!(
+            target: "quorlock",
+            lock = %names.text(),
+            %owner,
+            valid_for = %rounded(*remaining),
+            "a lock that was at risk is confirmed again"
+        ),
+    }
+}
+
+/// The faults, if there are any.
+fn shown(faults: &[NodeFault]) -> Option<tracing::field::DisplayValue<Grouped<'_>>> {
+    (!faults.is_empty()).then(|| tracing::field::display(Grouped(faults)))
+}
+
+pub(crate) fn lost(names: &Names, owner: &str, reason: LossReason, faults: &[NodeFault]) {
     tracing::error!(
         target: "quorlock",
         lock = %names.text(),
         %owner,
         %reason,
+        reasons = shown(faults),
         "a lock that is held was lost: stop what it protects; somebody else may hold it now"
     );
 }

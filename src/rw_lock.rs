@@ -114,6 +114,13 @@ impl RwLock {
         Self { writing: self.writing.min_hold(min_hold), ..self }
     }
 
+    /// How long before the end of its validity a hold is at risk, as [`Builder::risk_margin`](crate::Builder::risk_margin)
+    /// describes. Defaults to what is set there. Threads that read with different margins do not share a hold on the nodes.
+    pub fn risk_margin(self, margin: Duration) -> Self {
+        let Self { reading, writing } = self;
+        Self { reading: reading.risk_margin(margin), writing: writing.risk_margin(margin) }
+    }
+
     /// Takes the lock to read; waits as long as somebody writes, or waits to write. All else is as with [`Quorlock::lock`](crate::Quorlock::lock).
     ///
     /// A thread that reads the lock, or writes it, gets one more guard at once.

@@ -110,6 +110,12 @@ impl Semaphore {
         Self { handle: self.handle.min_hold(min_hold), ..self }
     }
 
+    /// How long before the end of its validity a hold is at risk, as [`Builder::risk_margin`](crate::Builder::risk_margin)
+    /// describes. Defaults to what is set there.
+    pub fn risk_margin(self, margin: Duration) -> Self {
+        Self { handle: self.handle.risk_margin(margin), ..self }
+    }
+
     /// The same semaphore; each call takes `count` permits in place of one: all of them or none, under one guard.
     ///
     /// # Examples

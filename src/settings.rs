@@ -96,6 +96,12 @@ impl<'a> Settings<'a> {
         self.settings.min_hold
     }
 
+    /// [`Builder::risk_margin`](crate::Builder::risk_margin); `None`: the default, as renewals fail.
+    #[must_use]
+    pub const fn risk_margin(self) -> Option<Duration> {
+        self.settings.risk_margin
+    }
+
     /// The shortest and the longest pause of [`Builder::backoff`](crate::Builder::backoff).
     #[must_use]
     pub const fn backoff(self) -> (Duration, Duration) {

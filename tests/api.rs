@@ -9,7 +9,7 @@ use std::time::Duration;
 use quorlock::crossbeam_channel::{Receiver, bounded, select};
 use quorlock::{
     Builder, Error, ErrorKind, Guard, LossReason, Mode, MultiMutex, Mutex, NodeFault,
-    OptionalGuard as _, Quorlock, Renewal, WithLockError,
+    OptionalGuard as _, Quorlock, Renewal, RiskReason, WithLockError,
 };
 use support::Servers;
 use support::clients::{connected, fresh};
@@ -47,13 +47,14 @@ fn nodes_are_anything_that_reads_as_text() {
 /// Setters of one sort take one type, on the builder and on a handle.
 #[test]
 fn setters_are_alike() {
-    let _: [fn(Builder, Duration) -> Builder; 7] = [
+    let _: [fn(Builder, Duration) -> Builder; 8] = [
         Builder::ttl,
         Builder::max_ttl,
         Builder::node_timeout,
         Builder::no_quorum_timeout,
         Builder::max_hold,
         Builder::min_hold,
+        Builder::risk_margin,
         Builder::clock_tolerance,
     ];
     let _: [fn(Builder, bool) -> Builder; 3] =
@@ -61,7 +62,8 @@ fn setters_are_alike() {
     let _: [fn(Builder, &'static str) -> Builder; 3] =
         [Builder::key_prefix, Builder::set_name, Builder::owner_label];
     let _: fn(Builder, Renewal) -> Builder = Builder::renewal;
-    let _: [fn(Mutex, Duration) -> Mutex; 3] = [Mutex::ttl, Mutex::max_hold, Mutex::min_hold];
+    let _: [fn(Mutex, Duration) -> Mutex; 4] =
+        [Mutex::ttl, Mutex::max_hold, Mutex::min_hold, Mutex::risk_margin];
     let _: fn(Mutex, Renewal) -> Mutex = Mutex::renewal;
 }
 
@@ -92,7 +94,7 @@ fn names_read_as_text_where_they_are() {
     let mutex = locks.mutex("größe \"42\"").ttl(TTL).max_hold(TTL);
     assert_eq!((mutex.name(), mutex.name_str()), ("größe \"42\"".as_bytes(), Some("größe \"42\"")));
     let shown = format!("{mutex:?}");
-    let expected = r#"Mutex { name: "größe \"42\"", ttl: 20s, renewal: Auto, max_hold: Some(20s), min_hold: None, .. }"#;
+    let expected = r#"Mutex { name: "größe \"42\"", ttl: 20s, renewal: Auto, max_hold: Some(20s), min_hold: None, risk_margin: None, .. }"#;
     assert_eq!(shown, expected);
     let guard = mutex.lock().expect("one node");
     assert_eq!((guard.name(), guard.name_str()), (mutex.name(), mutex.name_str()));
@@ -213,12 +215,25 @@ fn words_for_people() {
     );
     let reasons = said([
         LossReason::Expired,
+        LossReason::Unconfirmed,
         LossReason::KeysGone,
         LossReason::MaxHold,
         LossReason::ClockStoodStill,
     ]);
-    let words = ["validity ended", "keys were gone", "longest time", "the clocks of most nodes"];
+    let words = [
+        "validity ended",
+        "too few nodes confirmed",
+        "keys were gone",
+        "longest time",
+        "the clocks of most nodes",
+    ];
     for (reason, words) in reasons.iter().zip(words) {
+        assert!(reason.contains(words), "{reason}");
+    }
+    let risks = said([RiskReason::NotConfirmed, RiskReason::NotAnswered, RiskReason::Late]);
+    let words =
+        ["too few nodes confirm its", "answered its renewal so far", "this process or its machine"];
+    for (reason, words) in risks.iter().zip(words) {
         assert!(reason.contains(words), "{reason}");
     }
     assert_eq!(
@@ -314,10 +329,17 @@ fn handles_and_guards_read_as_their_kind_and_name() {
 #[test]
 fn the_settings_of_a_client_can_be_read() {
     let builder = Quorlock::builder().nodes(["redis://user:secret@127.0.0.1:1"]);
-    let locks = builder.password("hidden").min_hold(TTL).max_hold(TTL * 2).build().expect("valid");
+    let locks = builder
+        .password("hidden")
+        .min_hold(TTL)
+        .max_hold(TTL * 2)
+        .risk_margin(TTL / 2)
+        .build()
+        .expect("valid");
     let settings = locks.settings();
     assert!(settings.nodes().eq(["redis://127.0.0.1:1"]));
     assert_eq!((settings.min_hold(), settings.max_hold()), (Some(TTL), Some(TTL * 2)));
+    assert_eq!(settings.risk_margin(), Some(TTL / 2));
     assert_eq!(settings.node_timeout(), Duration::from_millis(200));
     assert!(settings.owner_label().contains(&std::process::id().to_string()));
     for text in [format!("{settings:?}"), format!("{locks:?}")] {

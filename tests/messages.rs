@@ -630,7 +630,7 @@ fn events_name_locks_without_doubled_quotes() {
     for event in of_lock() {
         says("an event about a lock", &event, &["lock=lost in an event"]);
         if event.contains("ERROR") {
-            says("an event about a loss", &event, &["reason=its validity ended", "stop what it"]);
+            says("an event about a loss", &event, &["its validity ended", "stop what it"]);
         }
         assert!(!event.contains('\\') && !event.contains("lock \""), "{event}");
     }

@@ -302,7 +302,7 @@ fn lost_is_told_when_a_majority_dies_and_not_before_the_end() {
     assert!(!left.is_zero(), "killing took too long for this test");
     let reason = guard.lost().recv_timeout(LIMIT).expect("the loss is told");
     let told = killed.elapsed();
-    assert_eq!(reason, LossReason::Expired);
+    assert_eq!(reason, LossReason::Unconfirmed);
     assert!(told >= left, "told after {told:?}, with {left:?} left");
     assert!(told < left + Duration::from_secs(2), "told after {told:?}, with {left:?} left");
     assert_eq!(guard.check().expect_err("it is lost").kind(), ErrorKind::Lost);

@@ -26,6 +26,7 @@ no_quorum_timeout = "11s"
 renewal = "manual"
 max_hold = "1h"
 min_hold = "5m"
+risk_margin = "3s"
 backoff = { min = "6ms", max = "60ms" }
 fallback = { single_node = { after = "30s" } }
 wait_replicas = { replicas = 2, timeout = "120ms" }
@@ -52,6 +53,7 @@ fn settings_are_read_by_the_names_of_the_calls() {
         .renewal(Renewal::Manual)
         .max_hold(seconds(3_600))
         .min_hold(seconds(300))
+        .risk_margin(seconds(3))
         .backoff(ms(6), ms(60))
         .fallback(Fallback::SingleNode { after: seconds(30) })
         .wait_replicas(2, ms(120))

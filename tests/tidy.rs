@@ -485,7 +485,10 @@ fn functions(text: &str) -> Vec<Function> {
 /// named here is the public face, on top.
 const LAYERS: [&[&str]; 5] = [
     &["core"],
-    &["clock", "error", "holders", "ident", "observe", "process", "random", "stats", "terms"],
+    &[
+        "clock", "error", "holders", "ident", "observe", "process", "random", "risk", "stats",
+        "terms",
+    ],
     &["embedded", "node"],
     &["config/settings", "kinds/contract"],
     &["runtime"],

@@ -54,8 +54,11 @@ fn a_command_is_told_and_killed_before_the_lock_can_be_somebody_elses() {
     assert!(told.contains("\"job\" is not renewed, and is about to be lost"), "{told}");
     // Those that do not answer, in what the program has asked once it was so.
     let silent = told.lines().find(|line| line.contains("no quorum to say who holds"));
-    let names = |line: &str| (0..2).all(|i| line.contains(&world.servers[i].url()));
-    assert!(silent.is_some_and(names), "{told}");
+    let names_both = |line: &str| (0..2).all(|i| line.contains(&world.servers[i].url()));
+    assert!(silent.is_some_and(names_both), "{told}");
+    // And before that, in a line for the mail of a cron job.
+    let warned = told.lines().find(|line| line.contains("\"job\" is at risk of being lost in"));
+    assert!(warned.is_some_and(names_both), "{told}");
     world.servers.wait_no_keys();
 }
 
@@ -90,8 +93,8 @@ fn on_lost_says_what_happens() {
     world.folder.write("go", "");
     let (code, _, told) = running.end();
     assert_eq!((code, read(&world.folder.path("told"))), (Some(4), String::new()), "{told}");
-    let warned = "\"job\" is lost: its validity ended; the command runs on without it";
-    assert!(told.contains(warned), "{told}");
+    let lost = "\"job\" is lost: too few nodes confirmed its renewals, and its validity ended; the command runs on";
+    assert!(told.contains(lost), "{told}");
 }
 
 #[test]

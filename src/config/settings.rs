@@ -123,6 +123,7 @@ pub(crate) struct Settings {
     pub(crate) renewal: Renewal,
     pub(crate) max_hold: Option<Duration>,
     pub(crate) min_hold: Option<Duration>,
+    pub(crate) risk_margin: Option<Duration>,
     pub(crate) backoff: Backoff,
     pub(crate) fallback: Fallback,
     pub(crate) wait_replicas: Option<(u32, Duration)>,
@@ -146,6 +147,7 @@ impl Default for Settings {
             renewal: Renewal::Auto,
             max_hold: None,
             min_hold: None,
+            risk_margin: None,
             backoff: Backoff { min: Duration::from_millis(5), max: Duration::from_millis(100) },
             fallback: Fallback::Never,
             wait_replicas: None,
@@ -171,6 +173,7 @@ impl Settings {
             .field("renewal", &self.renewal)
             .field("max_hold", &self.max_hold)
             .field("min_hold", &self.min_hold)
+            .field("risk_margin", &self.risk_margin)
             .field("backoff", &(Shown(self.backoff.min)..=Shown(self.backoff.max)))
             .field("fallback", &self.fallback)
             .field("wait_replicas", wait_replicas)

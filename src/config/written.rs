@@ -75,6 +75,7 @@ struct Written {
     renewal: Option<WrittenRenewal>,
     max_hold: Option<Span>,
     min_hold: Option<Span>,
+    risk_margin: Option<Span>,
     backoff: Option<Backoff>,
     fallback: Option<WrittenFallback>,
     wait_replicas: Option<WaitReplicas>,
@@ -170,6 +171,7 @@ impl Written {
         });
         it = set(it, self.max_hold, |it, Span(max_hold)| it.max_hold(max_hold));
         it = set(it, self.min_hold, |it, Span(min_hold)| it.min_hold(min_hold));
+        it = set(it, self.risk_margin, |it, Span(margin)| it.risk_margin(margin));
         it = set(it, self.backoff, |it, Backoff { min: Span(min), max: Span(max) }| {
             it.backoff(min, max)
         });

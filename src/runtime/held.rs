@@ -8,7 +8,7 @@ use std::time::Duration;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::clock;
-use crate::core::base::{Basis, HoldClass, Time, rounded};
+use crate::core::base::{Basis, HoldClass, Time};
 use crate::core::hold::{
     Answers, Due, Ended, GiveBack, GiveBackStep, GivenBack, HeldLock, Lease, LossReason, Prolong,
     ProlongStep, Prolonged, Releases, Terms,
@@ -21,20 +21,21 @@ use crate::node::{Driven, Node, Sink};
 use crate::observe;
 use crate::process::ThreadNumber;
 use crate::runtime::fan_out::{Delivery, FanOut};
-use crate::runtime::holder::{Callbacks, HoldState};
+use crate::runtime::holder::HoldState;
 use crate::runtime::timetable::{Entry, Timetable};
 use crate::runtime::{claim::Claim, subscriptions::ContentionSink};
 pub(crate) use ending::Ending;
 
 mod ending;
+mod told;
 
 /// The machine of the lock, and who holds it now.
 struct HeldState {
     lock: HeldLock<Arc<FanOut<Attempt>>, Arc<FanOut<Extension>>>,
     /// Of the holders that the machine has; when the lock has ended, of those that were left.
     hold_states: Vec<Arc<HoldState>>,
-    /// The timer renews the lock, or is about to.
-    is_renewed: bool,
+    /// The faults of the last renewal that was not confirmed.
+    faults: Vec<NodeFault>,
 }
 
 /// A renewal, or an extension by a holder, on its way.
@@ -117,7 +118,7 @@ impl Held {
             client.settings().node_timeout,
         );
         let hold_state = HoldState::new(claim.token(0), 0);
-        let state = HeldState { lock, hold_states: vec![hold_state.clone()], is_renewed: false };
+        let state = HeldState { lock, hold_states: vec![hold_state.clone()], faults: Vec::new() };
         let held = Arc::new(Self {
             claim,
             state: Mutex::new(state),
@@ -168,28 +169,18 @@ impl Held {
         self.state().lock.in_queue_until(now)
     }
 
-    /// `Lost`, once the lock is not certainly ours any more. The holder that sees that first has it told to all holders.
-    pub(crate) fn check(&self) -> Result<(), Error> {
-        let mut state = self.state();
-        let Some(reason) = state.lock.loss(clock::now()) else { return Ok(()) };
-        let hold_states = state.hold_states.clone();
-        drop(state);
-        if self.tell(&hold_states, reason) {
-            observe::lost(self.claim.names(), self.claim.owner(), reason);
-        }
-        Err(self.lost(reason))
-    }
-
     /// Has the keys live for `ttl` from now on at least, and the lease with them.
     pub(crate) fn extend(self: &Arc<Self>, ttl: Duration) -> Result<(), Error> {
         self.claim.state().settings().check_ttl(ttl)?;
         self.check()?;
         let (prolonged, faults) = self.prolong(Prolong::extension(ttl));
         self.check_again();
+        self.tell_risk();
         self.check()?;
         if prolonged == Prolonged::Settled {
             return Ok(());
         }
+        self.state().faults.clone_from(&faults);
         let message = format!(
             "{} could not be extended: too few nodes confirmed it in time",
             self.claim.names()
@@ -197,19 +188,9 @@ impl Held {
         Err(Error::new(ErrorKind::NoQuorum, message).with_faults(faults))
     }
 
-    /// The timer has taken the lock out of its timetable. Returns what is to be done about it now. A renewal is to be made,
-    /// and is not due again before it is [over](Self::renewal_is_over): until then the end of the lease is what is due.
+    /// The timer has taken the lock out of its timetable. Returns what is to be done about it now: see [`HeldLock::take_up`].
     pub(crate) fn taken_up(&self) -> Due {
-        let mut state = self.state();
-        match state.lock.due(clock::now()) {
-            Due::Renewal | Due::RenewalAt(_) if state.is_renewed => {
-                Due::EndAt(state.lock.valid_until())
-            }
-            due => {
-                state.is_renewed |= due == Due::Renewal;
-                due
-            }
-        }
+        self.state().lock.take_up(clock::now())
     }
 
     /// A renewal that the timer carries on from here. `None`: it is not due any more.
@@ -222,19 +203,22 @@ impl Held {
 
     /// The timer has made the renewal, or does not make it. Has the lock looked at when it is due again.
     pub(crate) fn renewal_is_over(self: &Arc<Self>, renewal: Option<(&Prolonging, Prolonged)>) {
-        self.state().is_renewed = false;
-        self.enter();
-        let Some((renewal, prolonged)) = renewal else { return };
-        let faults = match prolonged {
-            Prolonged::Unconfirmed { is_news: true } => self.faults(renewal),
-            Prolonged::Hopeless { is_news: true } => {
-                self.claim.state().nodes().iter().filter_map(Node::fault).collect()
-            }
-            _ => return,
+        let (is_news, faults) = match renewal {
+            Some((renewal, Prolonged::Unconfirmed { is_news })) => (is_news, self.faults(renewal)),
+            Some((_, Prolonged::Hopeless { is_news })) => (is_news, self.known_faults()),
+            Some((_, Prolonged::Settled)) | None => (false, Vec::new()),
         };
-        let (names, owner) = (self.claim.names().clone(), self.claim.owner().to_owned());
-        let reports = self.claim.state().reports();
-        reports.tell(move || observe::not_renewed(&names, &owner, &faults));
+        let mut state = self.state();
+        state.lock.renewal_is_over();
+        state.faults.clone_from(&faults);
+        drop(state);
+        self.enter();
+        if is_news {
+            let (names, owner) = (self.claim.names().clone(), self.claim.owner().to_owned());
+            let reports = self.claim.state().reports();
+            reports.tell(move || observe::not_renewed(&names, &owner, &faults));
+        }
+        self.tell_risk();
     }
 
     /// Carries the holder's extension. Also returns what was wrong with which node, where it was not confirmed.
@@ -298,24 +282,24 @@ impl Held {
 
     /// What was wrong with which node in the round that decided.
     fn faults(&self, prolong: &Prolonging) -> Vec<NodeFault> {
-        let faults = prolong.round().map(|round| {
-            let answer_by = round.with(|extension| extension.answer_by());
-            round.faults(self.claim.state().nodes(), answer_by)
-        });
-        faults.unwrap_or_default()
+        prolong.round().map(|round| self.faults_of(round)).unwrap_or_default()
     }
 
-    /// Has the timer look at the lease when something is due. While a renewal is on its way that is the end of the lease.
+    fn faults_of(&self, round: &Arc<FanOut<Extension>>) -> Vec<NodeFault> {
+        let answer_by = round.with(|extension| extension.answer_by());
+        round.faults(self.claim.state().nodes(), answer_by)
+    }
+
+    /// What is wrong with the nodes that are known to be down.
+    fn known_faults(&self) -> Vec<NodeFault> {
+        self.claim.state().nodes().iter().filter_map(Node::fault).collect()
+    }
+
+    /// Has the timer look at the lease when something is due: see [`HeldLock::look_at`].
     pub(crate) fn enter(self: &Arc<Self>) {
         let mut entry = self.entry.lock();
         let now = clock::now();
-        let mut state = self.state();
-        let due = state.lock.due(now);
-        let look_at = match due {
-            Due::Renewal | Due::RenewalAt(_) if state.is_renewed => Some(state.lock.valid_until()),
-            due => due.look_at(now),
-        };
-        drop(state);
+        let look_at = self.state().lock.look_at(now);
         let Some(look_at) = look_at else { return };
         let before = entry.replace(self.timetable.enter(self, look_at));
         drop(entry);
@@ -335,24 +319,6 @@ impl Held {
         if self.entry.lock().is_some() {
             self.enter();
         }
-    }
-
-    fn lost(&self, reason: LossReason) -> Error {
-        let ended_ago = clock::now().since(self.state().lock.valid_until());
-        let why = match reason {
-            LossReason::Expired => format!("{reason} {} ago", rounded(ended_ago)),
-            LossReason::MaxHold => format!("{reason}, which ended {} ago", rounded(ended_ago)),
-            LossReason::KeysGone | LossReason::ClockStoodStill => reason.to_string(),
-        };
-        self.lost_because(&why)
-    }
-
-    fn lost_because(&self, why: &str) -> Error {
-        let message = format!(
-            "{} is lost: {why}; stop what it protects, somebody else may hold it now",
-            self.claim.names()
-        );
-        Error::new(ErrorKind::Lost, message)
     }
 }
 
@@ -463,14 +429,8 @@ impl Held {
                     ending.leaving.iter().for_each(|leaving| leaving.notice.given_back());
                 }
                 GiveBackStep::ReportLoss(reason) => match ending.leaving {
-                    Some(_) => observe::lost(self.claim.names(), self.claim.owner(), reason),
-                    // The timer has seen the loss, and does not wait for a subscriber of the event.
-                    None => {
-                        let names = self.claim.names().clone();
-                        let owner = self.claim.owner().to_owned();
-                        let reports = self.claim.state().reports();
-                        reports.tell(move || observe::lost(&names, &owner, reason));
-                    }
+                    Some(_) => self.report_loss(reason),
+                    None => self.have_loss_reported(reason),
                 },
                 GiveBackStep::Done(given_back) => return Some(given_back),
             }
@@ -509,23 +469,6 @@ impl Held {
             }
         }
         None
-    }
-
-    /// Those holders get their messages about the loss, and what they want called is called. Not here, since the holder
-    /// that has seen the loss must not be held up. Returns whether the event is to be reported.
-    fn tell(&self, hold_states: &[Arc<HoldState>], reason: LossReason) -> bool {
-        let (callbacks, is_first) = self.notify(hold_states, reason);
-        callbacks.into_iter().for_each(|callbacks| self.claim.state().reports().call(callbacks));
-        is_first
-    }
-
-    /// Sends each of those holders its message about the loss, if it has not got it. Returns what is to be called, and
-    /// whether no holder was told before.
-    fn notify(&self, hold_states: &[Arc<HoldState>], reason: LossReason) -> (Vec<Callbacks>, bool) {
-        let told = hold_states.iter().filter_map(|hold_state| hold_state.notice.lost(reason));
-        let callbacks: Vec<_> = told.collect();
-        let is_first = !callbacks.is_empty() && self.state().lock.handle_loss_told();
-        (callbacks, is_first)
     }
 
     /// The lock passes from its holder to the waiter that is chosen for its lease, with its sequence number;
@@ -567,6 +510,7 @@ impl Held {
         let mut state = self.state();
         let number = state.lock.reenter(class, now)?;
         let hold_state = HoldState::new(self.claim.token(sequence), number);
+        self.warn_further(&state, &hold_state, now);
         state.hold_states.push(hold_state.clone());
         drop(state);
         Ok(hold_state)

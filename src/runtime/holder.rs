@@ -1,6 +1,5 @@
-//! The record that a lock keeps of each present holder, and how a holder is told that the lock is lost.
+//! The record that a lock keeps of each present holder, and how a holder is told that the lock is at risk, and that it is lost.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
@@ -8,6 +7,14 @@ use parking_lot::Mutex;
 
 use crate::core::hold::{LossNotice, LossReason};
 use crate::core::vote::FencingToken;
+use crate::risk::Risk;
+use callbacks::Call;
+pub(crate) use callbacks::Callbacks;
+use on_risk::OnRisk;
+pub(crate) use on_risk::RiskCallback;
+
+mod callbacks;
+mod on_risk;
 
 type Callback = Box<dyn FnOnce(LossReason) + Send>;
 
@@ -15,19 +22,28 @@ type Callback = Box<dyn FnOnce(LossReason) + Send>;
 pub(crate) struct Notice {
     state: Mutex<LossNotice<Open>>,
     lost: Receiver<LossReason>,
+    /// Made for the first call that asks for it.
+    at_risk: OnceLock<Receiver<Risk>>,
 }
 
 /// How the holder is told.
 struct Open {
     lost: Sender<LossReason>,
     callbacks: Vec<Callback>,
+    on_risk: Option<Box<OnRisk>>,
+}
+
+impl Open {
+    fn on_risk(&mut self) -> &mut OnRisk {
+        self.on_risk.get_or_insert_default()
+    }
 }
 
 impl Notice {
     pub(crate) fn new() -> Self {
         let (sender, lost) = bounded(1);
-        let open = Open { lost: sender, callbacks: Vec::new() };
-        Self { state: Mutex::new(LossNotice::Open(open)), lost }
+        let open = Open { lost: sender, callbacks: Vec::new(), on_risk: None };
+        Self { state: Mutex::new(LossNotice::Open(open)), lost, at_risk: OnceLock::new() }
     }
 
     /// Gets the one message; ends without one when the lock is given back.
@@ -52,51 +68,72 @@ impl Notice {
     /// before, or given back. Nothing is called here, since a callback may block, panic, or come back to
     /// this very lock.
     pub(crate) fn lost(&self, reason: LossReason) -> Option<Callbacks> {
-        let Open { lost, callbacks } = self.state.lock().lost(reason)?;
+        let Open { lost, callbacks, on_risk } = self.state.lock().lost(reason)?;
         // There is room for the one message.
         let _ = lost.try_send(reason);
-        Some(Callbacks { reason, callbacks })
+        let mut calls: Vec<_> = callbacks
+            .into_iter()
+            .map(|callback| Box::new(move || callback(reason)) as Call)
+            .collect();
+        let ended = on_risk.map(|on_risk| on_risk.end()).unwrap_or_default();
+        if !ended.is_empty() {
+            // Not on this thread, which may be the timer: what they own may block when it is dropped.
+            calls.push(Box::new(move || drop(ended)));
+        }
+        Some(Callbacks::new(calls))
+    }
+
+    /// Gets the latest message about the risk to the lock; ends when the lock is lost or given back.
+    pub(crate) fn at_risk(&self) -> &Receiver<Risk> {
+        self.at_risk.get_or_init(|| match &mut *self.state.lock() {
+            LossNotice::Open(open) => open.on_risk().receiver(),
+            LossNotice::Lost(_) | LossNotice::GivenBack => bounded(1).1,
+        })
+    }
+
+    /// Has `callback` called with each message about the risk. Returns what is to be called now.
+    pub(crate) fn call_at_risk(&self, callback: RiskCallback) -> Option<Callbacks> {
+        let mut state = self.state.lock();
+        match &mut *state {
+            LossNotice::Open(open) => open.on_risk().call(callback),
+            LossNotice::Lost(_) | LossNotice::GivenBack => {
+                drop(state);
+                // Outside the mutex: what it owns may come back here when it is dropped.
+                drop(callback);
+                None
+            }
+        }
+    }
+
+    /// The lock is at risk, or not any more. Returns what is to be called; nothing is called here.
+    pub(crate) fn tell_risk(&self, risk: &Risk) -> Option<Callbacks> {
+        match &mut *self.state.lock() {
+            LossNotice::Open(open) => open.on_risk().tell(risk),
+            LossNotice::Lost(_) | LossNotice::GivenBack => None,
+        }
     }
 
     /// The lock was given back: there will be no message.
     pub(crate) fn given_back(&self) {
         let before = self.state.lock().given_back();
         // Outside the mutex: what a callback owns may come back here when it is dropped.
-        drop(before);
-    }
-}
-
-/// A channel that has ended, for a child by fork: the senders of the others' may be locked there.
-static ENDED: OnceLock<Receiver<LossReason>> = OnceLock::new();
-
-/// To be called before there is any lock.
-pub(crate) fn prepare() {
-    ENDED.get_or_init(|| bounded(1).1);
-}
-
-pub(crate) fn ended() -> Option<&'static Receiver<LossReason>> {
-    ENDED.get()
-}
-
-/// What is to be called about a loss, for one holder.
-#[must_use = "somebody waits to be called"]
-pub(crate) struct Callbacks {
-    reason: LossReason,
-    callbacks: Vec<Callback>,
-}
-
-impl Callbacks {
-    /// Returns whether there is nothing to call.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.callbacks.is_empty()
-    }
-
-    /// Calls them one after the other; one that panics does not stop the others.
-    pub(crate) fn call(self) {
-        for callback in self.callbacks {
-            let _ = catch_unwind(AssertUnwindSafe(|| callback(self.reason)));
+        if let Some(Open { on_risk: Some(on_risk), .. }) = before {
+            drop(on_risk.end());
         }
     }
+}
+
+/// Channels that have ended, for a child by fork: the senders of the others' may be locked there.
+pub(crate) struct Ended {
+    pub(crate) lost: Receiver<LossReason>,
+    pub(crate) at_risk: Receiver<Risk>,
+}
+
+static ENDED: OnceLock<Ended> = OnceLock::new();
+
+/// To be called before there is any lock. Returns the channels that have ended.
+pub(crate) fn ended() -> &'static Ended {
+    ENDED.get_or_init(|| Ended { lost: bounded(1).1, at_risk: bounded(1).1 })
 }
 
 /// The record that a lock keeps of a present holder, and gives to nobody else.

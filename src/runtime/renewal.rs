@@ -136,6 +136,7 @@ impl Renewals {
         let (mut lost, mut others) = (Vec::new(), Vec::new());
         for (entry, held) in due {
             let Some(held) = held.upgrade().filter(|held| held.taken_out(entry)) else { continue };
+            held.tell_risk();
             match held.taken_up() {
                 Due::Nothing => {}
                 Due::Loss => {

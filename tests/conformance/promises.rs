@@ -26,6 +26,7 @@ pub(crate) const PROMISES: &[Promise] = &[
     ("a_critical_section_is_protected", a_critical_section_is_protected),
     ("an_extension_lasts", an_extension_lasts),
     ("the_end_of_validity_is_told", the_end_of_validity_is_told),
+    ("a_loss_is_announced", a_loss_is_announced),
     ("work_longer_than_the_ttl_keeps_its_lock", work_longer_than_the_ttl_keeps_its_lock),
     ("the_longest_hold_is_kept_to", the_longest_hold_is_kept_to),
     ("an_unlock_ends_the_notice_without_a_message", an_unlock_ends_the_notice_without_a_message),
@@ -229,6 +230,20 @@ fn the_end_of_validity_is_told(world: &mut World) {
     let late = client.try_lock("orders/42");
     assert!(late.is_none(), "the late unlock took the next holder's lock");
     unlock(next);
+}
+
+fn a_loss_is_announced(world: &mut World) {
+    let client = world.client();
+    let guard = client.handle("orders/42").ttl(SHORT_TTL).lock().expect("a majority is healthy");
+    let (tell, told) = bounded(2);
+    guard.on_at_risk(Box::new(move |risk| tell.send(risk.is_at_risk()).expect("there is room")));
+    world.hang_healthy();
+    let risk = guard.at_risk().recv_timeout(TTL).expect("it is told");
+    assert!(risk.is_at_risk() && risk.remaining() < SHORT_TTL / 2, "{risk}");
+    assert_eq!(told.recv_timeout(TTL), Ok(true));
+    assert_eq!(guard.lost().recv_timeout(TTL), Ok(LossReason::Unconfirmed));
+    assert!(guard.at_risk().recv().is_err() && told.recv_timeout(TTL).is_err(), "it ends");
+    world.resume_healthy();
 }
 
 fn work_longer_than_the_ttl_keeps_its_lock(world: &mut World) {

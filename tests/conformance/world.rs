@@ -187,8 +187,22 @@ impl World {
 
     /// Runs a command on every node that can answer, as another program would.
     pub(crate) fn command_everywhere(&self, command: &[&str]) -> Vec<redis::Value> {
-        let faulty = self.topology.dead + self.topology.hung;
-        (faulty..self.servers.len()).map(|i| self.servers.command(i, command)).collect()
+        self.healthy().map(|i| self.servers.command(i, command)).collect()
+    }
+
+    /// The nodes that are well.
+    fn healthy(&self) -> Range<usize> {
+        self.topology.dead + self.topology.hung..self.servers.len()
+    }
+
+    /// The nodes that are well hang from now on.
+    pub(crate) fn hang_healthy(&mut self) {
+        self.healthy().for_each(|i| self.servers.hang(i));
+    }
+
+    /// And are well again.
+    pub(crate) fn resume_healthy(&mut self) {
+        self.healthy().for_each(|i| self.servers.resume(i));
     }
 
     /// Waits until no node holds a key; hung ones wake up for it.

@@ -152,6 +152,8 @@ fn refused(guard: &Guard, client: &Quorlock, handle: &Mutex) {
     assert_eq!(guard.remaining(), Duration::ZERO);
     assert!(guard.lost().recv().is_err(), "it has ended");
     guard.on_lost(|_| panic!("nobody calls it"));
+    assert!(guard.at_risk().recv().is_err(), "it has ended");
+    guard.on_at_risk(|risk| panic!("nobody calls it: {risk}"));
     assert!(client.node_stats().iter().all(|node| !node.connected));
     assert!(format!("{guard:?} {client:?} {handle:?}").contains("orders/"));
 }

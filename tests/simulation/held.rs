@@ -56,6 +56,8 @@ pub(super) struct Held {
     /// Until when its holder has asked for it, renewals aside, and until when it was valid before.
     pub(super) wanted: Cell<Time>,
     pub(super) promised: Cell<Time>,
+    /// A holder has asked for another time than the TTL.
+    pub(super) is_extended: Cell<bool>,
     /// When the nodes were last asked for something.
     asked_at: Cell<Time>,
     /// Invalidates what was scheduled before.
@@ -100,6 +102,7 @@ impl Held {
             id,
             wanted: Cell::new(grant.started.after(claim.terms.ttl)),
             promised: Cell::new(lock.valid_until()),
+            is_extended: Cell::new(false),
             asked_at: Cell::new(cx.now()),
             ticket,
             guards: RefCell::default(),
@@ -181,7 +184,7 @@ impl Held {
     fn sleep(&self, cx: &mut Cx<'_>) {
         *self.doing.borrow_mut() = Doing::Sleeping;
         let now = cx.now();
-        let at = self.lock.borrow_mut().due(now).look_at(now).unwrap_or(now);
+        let at = self.lock.borrow_mut().look_at(now).unwrap_or(now);
         let late = if cx.net.chance.one_in(20) { cx.net.chance.ms(0..20) } else { Duration::ZERO };
         self.remind(cx, at.after(late));
     }
@@ -213,6 +216,7 @@ impl Held {
         if held.epoch.get() != epoch {
             return;
         }
+        held.tell_risk(cx);
         let doing = std::mem::replace(&mut *held.doing.borrow_mut(), Doing::Sleeping);
         match doing {
             Doing::Sleeping => held.probe(client, cx),
@@ -245,7 +249,10 @@ impl Held {
 
     fn renew(self: &Rc<Self>, client: &mut Client, cx: &mut Cx<'_>, mut renewal: Prolonging) {
         match self.prolong(client, cx, &mut renewal, self.note()) {
-            Some(_) => self.probe(client, cx),
+            Some(_) => {
+                self.tell_risk(cx);
+                self.probe(client, cx);
+            }
             None => *self.doing.borrow_mut() = Doing::Renewing(renewal),
         }
     }
@@ -272,6 +279,9 @@ impl Held {
                 ProlongStep::QuorumReached => cx.shared.note_quorum(Quorum::Reached, now, now),
                 ProlongStep::AwaitVerdict(until) => {
                     cx.remind(until, waiter);
+                    let warn_at =
+                        self.lock.borrow().warn_at().filter(|at| now < *at && *at < until);
+                    warn_at.into_iter().for_each(|at| cx.remind(at, waiter));
                     return None;
                 }
                 ProlongStep::AwaitAnswers(until) => {
@@ -280,6 +290,16 @@ impl Held {
                 }
                 ProlongStep::Done(prolonged) => return Some(prolonged),
             }
+        }
+    }
+
+    /// Tells the holders that the lock is at risk, or not any more, if that is news.
+    pub(super) fn tell_risk(&self, cx: &mut Cx<'_>) {
+        let news = self.lock.borrow_mut().poll_risk(cx.now());
+        if let Some(news) = news {
+            let (who, claim) = (cx.client, &self.claim);
+            cx.net.tell(|| format!("client {who}: {} is told of a risk: {news:?}", claim.short()));
+            cx.net.checks.risk_told(self.id, claim, news, cx.net.now);
         }
     }
 
@@ -460,7 +480,15 @@ impl Ending {
             });
             // A holder that leaves says itself when it hears of the loss, also in a process that is paused.
             if self.leaving.is_none() {
-                cx.net.checks.told(who, claim, self.held.lease_terms(), reason, ended, cx.net.now);
+                let now = cx.net.now;
+                // A timer that is late on purpose warns late as well, and a short extension leaves no time for a warning.
+                let is_late = cx.settings.habit.renews_late().is_some();
+                let is_watched =
+                    self.held.terms.get().renewed && !is_late && !self.held.is_extended.get();
+                if reason == LossReason::Unconfirmed && is_watched {
+                    cx.net.checks.loss_after_renewals(who, (self.held.id, claim), ended, now);
+                }
+                cx.net.checks.told(who, claim, self.held.lease_terms(), reason, ended, now);
             }
         }
         told && lock.borrow_mut().handle_loss_told()

@@ -114,6 +114,11 @@ fn without_the_rule_that_a_lost_lock_stays_lost() {
 }
 
 #[test]
+fn without_the_warning_before_a_loss() {
+    without("holders are warned", &[Mechanism::HoldersAreWarned], &["warnings"]);
+}
+
+#[test]
 fn without_the_rule_that_renewal_never_shortens_a_key() {
     let script = Some(("if remaining < tonumber(TTL) then", "if true then"));
     let switches = Switches { script, ..Switches::ALL_ON };

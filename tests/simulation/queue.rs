@@ -153,6 +153,7 @@ impl Client {
         queues.handed(&id, ticket, held.handed_over(sequence, terms, now));
         let who = cx.client;
         drop(queues);
+        cx.net.checks.handed_over(held.id);
         cx.net
             .tell(|| format!("client {who}: {} is handed to caller {caller}", held.claim.short()));
         if let Some(what) = outlives(cx.net, &held.claim, terms) {

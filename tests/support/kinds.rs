@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use quorlock::crossbeam_channel::Receiver;
 use quorlock::{
     Error, FencingToken, Handle, HoldClass, HolderReport, LockGuard, LockKind, LossReason, Mode,
-    OptionalGuard as _, Quorlock, Renewal,
+    OptionalGuard as _, Quorlock, Renewal, Risk,
 };
 
 /// A kind of lock.
@@ -58,6 +58,8 @@ pub(crate) trait AnyGuard {
     fn check(&self) -> Result<(), Error>;
     fn lost(&self) -> &Receiver<LossReason>;
     fn on_lost(&self, callback: Box<dyn FnOnce(LossReason) + Send>);
+    fn at_risk(&self) -> &Receiver<Risk>;
+    fn on_at_risk(&self, callback: Box<dyn FnMut(Risk) + Send>);
     fn extend(&self, ttl: Duration) -> Result<(), Error>;
     fn unlock(self: Box<Self>) -> Result<(), Error>;
 }
@@ -199,6 +201,14 @@ impl<G: LockGuard> AnyGuard for G {
 
     fn on_lost(&self, callback: Box<dyn FnOnce(LossReason) + Send>) {
         LockGuard::on_lost(self, callback);
+    }
+
+    fn at_risk(&self) -> &Receiver<Risk> {
+        LockGuard::at_risk(self)
+    }
+
+    fn on_at_risk(&self, callback: Box<dyn FnMut(Risk) + Send>) {
+        LockGuard::on_at_risk(self, callback);
     }
 
     fn extend(&self, ttl: Duration) -> Result<(), Error> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use quorlock::crossbeam_channel::{Receiver, never, select};
-use quorlock::{Error, ErrorKind, LockGuard, LossReason, MultiMutex, Quorlock};
+use quorlock::{Error, ErrorKind, LockGuard, LossReason, MultiMutex, Quorlock, Risk};
 
 use super::ending::{Ending, MARGIN, Step};
 use super::give_back::{GivesBack, Held};
@@ -91,6 +91,8 @@ impl Job<'_> {
             held: self.gives_back.as_ref().map(|it| it.of(guard.owner())),
             lookup: Lookup::new(self.any_kind.clone()),
             is_lost: false,
+            is_at_risk: false,
+            hears_of_risk: true,
             why: None,
             was_terminated: false,
             told_to_end_at: None,
@@ -145,6 +147,10 @@ struct Kept<'a> {
     lookup: Lookup,
     /// The library has said so.
     is_lost: bool,
+    /// The library has warned of a loss, and the lock has not recovered since.
+    is_at_risk: bool,
+    /// The library may still tell something of a risk.
+    hears_of_risk: bool,
     /// Why the command was ended, or is left to run without the lock.
     why: Option<Why>,
     /// By a SIGTERM to this process, which was passed on.
@@ -178,7 +184,7 @@ impl Kept<'_> {
             }
         };
         self.group.go_on();
-        let nothing = never();
+        let (nothing, no_risk) = (never(), never());
         let end = loop {
             let watched_by = watchdog.as_ref().map(Watchdog::id);
             orphans::reap([self.group.leader()].into_iter().chain(watched_by));
@@ -214,6 +220,7 @@ impl Kept<'_> {
                 continue;
             }
             let lost = if self.is_lost { &nothing } else { guard.lost() };
+            let risk = if self.hears_of_risk { guard.at_risk() } else { &no_risk };
             let said = self.lookup.said();
             select! {
                 recv(signals) -> signal => match signal {
@@ -226,6 +233,7 @@ impl Kept<'_> {
                     self.is_lost = true;
                     reason.iter().for_each(|reason| self.handle_lost(*reason));
                 }
+                recv(risk) -> risk => self.handle_risk(risk.ok().as_ref()),
                 recv(said) -> said => self.handle_said(said.ok()),
                 default(wait) => {}
             }
@@ -324,6 +332,15 @@ impl Kept<'_> {
         self.why = Some(Why::after(self.why, reason));
     }
 
+    /// The library has told that the lock is at risk, or not any more; `None`: it tells nothing more.
+    fn handle_risk(&mut self, risk: Option<&Risk>) {
+        self.hears_of_risk = risk.is_some();
+        if let Some(risk) = risk {
+            self.is_at_risk = risk.is_at_risk();
+            tell(format_args!("{} is {risk}", self.job.shown));
+        }
+    }
+
     /// The masters have said who holds a lock that is lost, or have not.
     fn handle_said(&mut self, said: Option<Said>) {
         self.lookup.taken();
@@ -349,6 +366,7 @@ impl Kept<'_> {
         }
         let of_now = match step {
             _ if ends_by_max_hold => Why::MaxHold,
+            Step::Warn if self.is_at_risk => Why::Lost(LossReason::Unconfirmed),
             Step::Warn => Why::Lost(LossReason::Expired),
             _ => Why::NotRenewed,
         };

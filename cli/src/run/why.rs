@@ -61,12 +61,12 @@ mod tests {
 
     #[test]
     fn the_end_of_the_longest_hold_is_no_loss_unless_the_lock_was_lost_before() {
-        use LossReason::{Expired, KeysGone, MaxHold};
+        use LossReason::{Expired, KeysGone, MaxHold, Unconfirmed};
         for (before, reason, after) in [
             (None, MaxHold, Why::MaxHold),
             (Some(Why::MaxHold), MaxHold, Why::MaxHold),
             (Some(Why::MaxHold), KeysGone, Why::Lost(KeysGone)),
-            (Some(Why::NotRenewed), Expired, Why::Lost(Expired)),
+            (Some(Why::NotRenewed), Unconfirmed, Why::Lost(Unconfirmed)),
             (Some(Why::Lost(KeysGone)), Expired, Why::Lost(KeysGone)),
             (None, KeysGone, Why::Lost(KeysGone)),
         ] {

@@ -73,6 +73,8 @@ pub(crate) enum Mechanism {
     UnknownDoesNotExtend,
     /// A confirmation that comes after the end of validity revives nothing.
     LostStaysLost,
+    /// Holders are warned while the lock is still valid, if its renewals fail.
+    HoldersAreWarned,
     /// Renewals stop before a release is sent.
     RenewalStopsBeforeRelease,
     /// A node that lost the key of a held lock gets it again.

@@ -142,6 +142,7 @@ impl<'a> Words<'a> {
             max_hold: self.ms_of("max-hold"),
             min_hold: self.ms_of("min-hold"),
             allowance: Allowance { clock_tolerance: self.ms_of("tolerance").unwrap_or_default() },
+            risk_margin: None,
         };
         terms.ending_with_the_hold()
     }

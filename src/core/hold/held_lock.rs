@@ -19,8 +19,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::super::base::{Basis, HoldClass, Mechanism, Rule, Time, majority};
-use super::super::vote::{Attempt, Extension, Grant, Kept, Shared};
-use super::{Lease, LossReason, Next, Rounds, Schedule, Terms};
+use super::super::vote::{Attempt, Extension, Grant, Kept, Renewed, Shared};
+use super::risk::Risk;
+use super::{Lease, LossReason, Next, RiskNews, RiskReason, Rounds, Schedule, Terms};
 
 /// Sequence numbers of hand-overs are smaller.
 const FIRST_REENTRY: u64 = 1 << 32;
@@ -50,6 +51,11 @@ pub(crate) struct HeldLock<A, E> {
     reentries: u64,
     /// Some holder was told that the lock is lost, so that the event was reported, or is about to be.
     loss_told: bool,
+    pub(super) risk: Risk,
+    /// A renewal was taken up, and is not over.
+    is_taken_up: bool,
+    /// The round that decides, while its verdict is waited for.
+    pub(super) open_round: Option<E>,
     pub(super) nodes: usize,
     pub(super) node_timeout: Duration,
 }
@@ -129,6 +135,7 @@ impl<A: Shared<Attempt>, E: Shared<Extension>> HeldLock<A, E> {
     ) -> Self {
         let mut lease = Lease::new(terms, grant.basis, grant.started, grant.valid_until, schedule);
         lease.granted(grant.known_at);
+        let risk = Risk::new(terms.ttl, grant.started, lease.valid_until());
         Self {
             attempt,
             lease,
@@ -139,6 +146,9 @@ impl<A: Shared<Attempt>, E: Shared<Extension>> HeldLock<A, E> {
             tell_at: None,
             reentries: 0,
             loss_told: false,
+            risk,
+            is_taken_up: false,
+            open_round: None,
             nodes,
             node_timeout,
         }
@@ -166,6 +176,84 @@ impl<A: Shared<Attempt>, E: Shared<Extension>> HeldLock<A, E> {
             Next::End(at) => Due::EndAt(at),
             Next::Over(_) => Due::Loss,
         }
+    }
+
+    /// The driver's timer has come to this lock. Returns what it does now. A renewal that it is to make is not due again before
+    /// [`renewal_is_over`](Self::renewal_is_over); until then the end of the lock is what is due.
+    pub(crate) fn take_up(&mut self, now: Time) -> Due {
+        let due = self.due_beside_renewal(now);
+        self.is_taken_up |= due == Due::Renewal;
+        due
+    }
+
+    /// The renewal that was taken up has been made, or is not made.
+    pub(crate) fn renewal_is_over(&mut self) {
+        self.is_taken_up = false;
+    }
+
+    /// Returns when the timer is to look at the lock: `now` if something is due; `None`: never again. The answer changes as
+    /// that of [`due`](Self::due) does, with [`take_up`](Self::take_up) and with [`poll_risk`](Self::poll_risk).
+    pub(crate) fn look_at(&mut self, now: Time) -> Option<Time> {
+        let look_at = self.due_beside_renewal(now).look_at(now)?;
+        Some(self.warn_at().map_or(look_at, |at| at.max(now).min(look_at)))
+    }
+
+    fn due_beside_renewal(&mut self, now: Time) -> Due {
+        match self.due(now) {
+            Due::Renewal | Due::RenewalAt(_) if self.is_taken_up => Due::EndAt(self.valid_until()),
+            due => due,
+        }
+    }
+
+    /// Returns when the holders are to be warned that the lock may be lost, if nothing is confirmed before; `None`: they are
+    /// warned, or never are.
+    pub(crate) fn warn_at(&self) -> Option<Time> {
+        self.at_risk_from().filter(|_| !self.risk.is_warned())
+    }
+
+    /// `None` for a lock that is not renewed, or whose end is the agreed one.
+    fn at_risk_from(&self) -> Option<Time> {
+        let can_be = self.lease.is_renewed() && !self.lease.ends_by_max_hold();
+        let (margin, valid_until) = (self.lease.risk_margin(), self.lease.valid_until());
+        let from = can_be.then(|| self.risk.begins_at(margin, valid_until));
+        from.if_off(Mechanism::HoldersAreWarned, None)
+    }
+
+    /// Returns what the holders are to be told of the risk now. The answer changes with time, with the end of each renewal or
+    /// extension, and with each call: everything is told once.
+    pub(crate) fn poll_risk(&mut self, now: Time) -> Option<RiskNews> {
+        if self.has_ended() || self.lease.loss(now).is_some() {
+            return None;
+        }
+        let is_at_risk = self.at_risk_from().is_some_and(|from| from <= now);
+        let (remaining, valid_until) = (self.lease.remaining(now), self.lease.valid_until());
+        match (self.risk.is_warned(), is_at_risk) {
+            (false, true) => {
+                self.risk.handle_warned(valid_until);
+                self.risk_now(now)
+            }
+            (true, false) if self.risk.is_confirmed(valid_until) => {
+                self.risk.forget_warning();
+                Some(RiskNews::Recovered { remaining })
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns the warning that a further holder is to be told, if the present ones are warned.
+    pub(crate) fn risk_now(&self, now: Time) -> Option<RiskNews> {
+        let reason = match (&self.open_round, self.risk.has_failed()) {
+            (_, true) => RiskReason::NotConfirmed,
+            (Some(_), false) => RiskReason::NotAnswered,
+            (None, false) => RiskReason::Late,
+        };
+        let remaining = self.lease.remaining(now);
+        self.risk.is_warned().then_some(RiskNews::AtRisk { reason, remaining })
+    }
+
+    /// Returns the round whose verdict is waited for.
+    pub(crate) fn open_round(&self) -> Option<&E> {
+        self.open_round.as_ref()
     }
 
     /// See [`Lease::waive_min_hold`].
@@ -243,6 +331,7 @@ impl<A: Shared<Attempt>, E: Shared<Extension>> HeldLock<A, E> {
             return None;
         }
         let (waiter, sequence) = choose(&mut self.lease)?;
+        self.risk.forget_warning();
         self.holders = BTreeMap::from([(sequence, self.granted)]);
         Some((waiter, sequence))
     }
@@ -333,7 +422,27 @@ impl<A: Shared<Attempt>, E: Shared<Extension>> HeldLock<A, E> {
     pub(super) fn extending(&mut self, ttl: Duration, now: Time, until: Time) {
         let others = self.holders.len() > 1 && Mechanism::ExtensionsCutNoOther.is_on();
         let until = if others { until.max(self.lease.valid_until()) } else { until };
+        let before = self.lease.valid_until();
         self.lease.extending(ttl, now, until);
+        self.end_may_have_moved(before, now);
+    }
+
+    /// A round of extension that began at `started` is over.
+    pub(super) fn renewed(&mut self, renewed: Renewed, started: Time, now: Time) {
+        let before = self.lease.valid_until();
+        self.lease.renewed(renewed, now);
+        if let Renewed::Until(..) = renewed {
+            self.risk.handle_confirmed();
+        }
+        self.end_may_have_moved(before, started);
+        self.open_round = None;
+    }
+
+    fn end_may_have_moved(&mut self, before: Time, started: Time) {
+        let valid_until = self.lease.valid_until();
+        if valid_until != before {
+            self.risk.handle_new_end(self.lease.agreed_ttl(), started, valid_until);
+        }
     }
 
     /// Returns whether so many nodes are known to be down, all but `up`, that no round can be confirmed. Such a round

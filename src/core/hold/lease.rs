@@ -10,8 +10,10 @@ use super::super::vote::{Kept, Renewed};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LossReason {
-    /// Its validity ended: it was not renewed, or too few nodes confirmed that in time.
+    /// Its validity ended, and no renewal was on its way: it is not renewed, or this process or its machine was too slow.
     Expired,
+    /// Its validity ended, because too few nodes confirmed its renewals in time.
+    Unconfirmed,
     /// A majority of the nodes has not got our key any more, before its time: somebody deleted it,
     /// or the nodes lost their data.
     KeysGone,
@@ -28,6 +30,7 @@ impl fmt::Display for LossReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Expired => "its validity ended",
+            Self::Unconfirmed => "too few nodes confirmed its renewals, and its validity ended",
             Self::KeysGone => "its keys were gone from a majority of the nodes too early",
             Self::MaxHold => "it was held for the longest time allowed",
             Self::ClockStoodStill => {
@@ -49,6 +52,8 @@ pub(crate) struct Terms {
     pub(crate) min_hold: Option<Duration>,
     /// What its validity is shortened by.
     pub(crate) allowance: Allowance,
+    /// How long before its end the holder is warned; `None`: as renewals fail.
+    pub(crate) risk_margin: Option<Duration>,
 }
 
 impl Terms {
@@ -62,7 +67,8 @@ impl Terms {
     /// Whether callers on these terms and on `others` can hold one lease together: see [`Lease::can_be_joined`].
     pub(crate) fn share_a_lease(self, others: Self) -> bool {
         let can = |terms: Self| terms.renewed && terms.max_hold.or(terms.min_hold).is_none();
-        can(self) && can(others) && self.ttl == others.ttl
+        let same = self.ttl == others.ttl && self.risk_margin == others.risk_margin;
+        can(self) && can(others) && same
     }
 }
 
@@ -157,6 +163,8 @@ pub(crate) struct Lease {
     longest_ttl: Duration,
     /// Until when any of them was asked to live.
     keys_until: Time,
+    /// The nodes were asked for a longer life, and the verdict is waited for.
+    awaits_verdict: bool,
 }
 
 impl Lease {
@@ -181,6 +189,7 @@ impl Lease {
             schedule,
             longest_ttl: terms.ttl,
             keys_until: started.after(terms.ttl),
+            awaits_verdict: false,
         };
         lease.set_valid_until(valid_until);
         lease
@@ -220,9 +229,11 @@ impl Lease {
     /// Why the lock is not ours any more, if that is so. The clock decides, not the thread that asks first.
     pub(crate) fn loss(&mut self, now: Time) -> Option<LossReason> {
         if !matches!(self.state, LeaseState::Lost(_)) && self.remaining(now).is_zero() {
-            let reason = match self.ends_by_max_hold() {
-                true => LossReason::MaxHold,
-                false => LossReason::Expired,
+            let is_unconfirmed = self.awaits_verdict || self.state == LeaseState::Unknown;
+            let reason = match (self.ends_by_max_hold(), is_unconfirmed) {
+                (true, _) => LossReason::MaxHold,
+                (false, true) => LossReason::Unconfirmed,
+                (false, false) => LossReason::Expired,
             };
             self.state = LeaseState::Lost(reason);
         }
@@ -259,6 +270,21 @@ impl Lease {
     /// What its validity is shortened by.
     pub(crate) const fn allowance(&self) -> Allowance {
         self.terms.allowance
+    }
+
+    /// Whether the lock is renewed while it is held.
+    pub(super) const fn is_renewed(&self) -> bool {
+        self.terms.renewed
+    }
+
+    /// The TTL that was agreed on.
+    pub(super) const fn agreed_ttl(&self) -> Duration {
+        self.terms.ttl
+    }
+
+    /// How long before the end its holder wants to be warned, if it has said so.
+    pub(super) const fn risk_margin(&self) -> Option<Duration> {
+        self.terms.risk_margin
     }
 
     /// The end of validity, as it is now.
@@ -310,12 +336,19 @@ impl Lease {
         }
     }
 
+    /// A round of renewal or extension is about to be sent.
+    pub(super) fn handle_asked(&mut self) {
+        self.awaits_verdict = true;
+    }
+
     /// A round of renewal or extension is over; its last vote that counts came at `now`.
     ///
     /// A lease that had ended before is not revived: somebody else may have had the lock since.
     /// And a validity that is there already, from a longer extension, is not cut.
     pub(crate) fn renewed(&mut self, renewed: Renewed, now: Time) {
-        if self.loss(now).is_some() && Mechanism::LostStaysLost.is_on() {
+        let is_lost = self.loss(now).is_some();
+        self.awaits_verdict = false;
+        if is_lost && Mechanism::LostStaysLost.is_on() {
             return;
         }
         match renewed {

@@ -1,7 +1,7 @@
 //! One lock that is held, from the grant to the end.
 //!
-//! It decides when the lock is renewed, until when it is valid, when it is lost and who hears of that, whether it may pass to another
-//! holder, and in which steps it is given back.
+//! It decides when the lock is renewed, until when it is valid, when its holders are warned, when it is lost and who hears of
+//! that, whether it may pass to another holder, and in which steps it is given back.
 //!
 //! It knows how nodes are asked (`vote`). It knows nothing of callers that wait, and of no other lock.
 
@@ -13,6 +13,7 @@ mod loss_notice;
 #[path = "tests/lost_replies.rs"]
 mod lost_replies;
 mod prolong;
+mod risk;
 mod rounds;
 
 pub(crate) use give_back::{Answers, GiveBack, GiveBackStep, GivenBack, Releases};
@@ -21,4 +22,6 @@ pub use lease::LossReason;
 pub(crate) use lease::{Lease, Next, Schedule, Terms};
 pub(crate) use loss_notice::LossNotice;
 pub(crate) use prolong::{ExtendRequest, Prolong, ProlongStep, Prolonged};
+pub(crate) use risk::RiskNews;
+pub use risk::RiskReason;
 use rounds::Rounds;

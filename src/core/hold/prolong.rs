@@ -162,6 +162,7 @@ impl<E: Shared<Extension> + Clone> Prolong<E> {
                     self.stage = match self.renewed {
                         _ if doubtful && !self.again => ProlongStage::Beginning,
                         Renewed::Unknown => {
+                            held.risk.handle_failed();
                             ProlongStage::Done(Prolonged::Unconfirmed { is_news: self.is_news })
                         }
                         Renewed::Until(..) | Renewed::Gone => {
@@ -177,7 +178,7 @@ impl<E: Shared<Extension> + Clone> Prolong<E> {
 
     /// The driver has shared the extension that it is about to put to the nodes.
     pub(crate) fn handle_begun<A: Shared<Attempt>>(&mut self, held: &mut HeldLock<A, E>, round: E) {
-        let HeldLock { attempt, rounds, lease, .. } = held;
+        let HeldLock { attempt, rounds, lease, open_round, .. } = held;
         debug_assert!(
             !rounds.are_closed(),
             "the mutex was let go since the driver was told to ask"
@@ -187,6 +188,8 @@ impl<E: Shared<Extension> + Clone> Prolong<E> {
             let answer_by = round.with(|extension| extension.answer_by());
             // Not beyond the end: then the loss has to be told.
             self.stage = ProlongStage::Asking { until: answer_by.min(lease.valid_until()) };
+            lease.handle_asked();
+            *open_round = Some(round.clone());
             (self.round, self.repairs) = (Some(round), None);
             return;
         }
@@ -214,7 +217,8 @@ impl<E: Shared<Extension> + Clone> Prolong<E> {
             if let Requester::Renewal { up } = self.by
                 && held.is_hopeless(up)
             {
-                held.lease.renewed(Renewed::Unknown, now);
+                held.renewed(Renewed::Unknown, now, now);
+                held.risk.handle_failed();
                 if held.telling() {
                     held.not_told(now);
                 }
@@ -243,7 +247,7 @@ impl<E: Shared<Extension> + Clone> Prolong<E> {
         if self.tells && !matches!(self.renewed, Renewed::Until(..)) {
             held.not_told(now);
         }
-        held.lease.renewed(self.renewed, now);
+        held.renewed(self.renewed, round.with(|extension| extension.started()), now);
         self.stage = match self.renewed {
             Renewed::Gone => ProlongStage::Done(Prolonged::Settled),
             _ => ProlongStage::Repairing { hear_until: hear_until(round) },

@@ -158,7 +158,8 @@ impl Contender {
             inside.lost = true;
             let reason = inside.held.lost().recv_timeout(TELLS_WITHIN);
             let reason = reason.map_err(|_| "a guard does not tell why its lock is lost")?;
-            let in_time = matches!(reason, LossReason::Expired | LossReason::MaxHold);
+            let by_its_time = [LossReason::Expired, LossReason::Unconfirmed, LossReason::MaxHold];
+            let in_time = by_its_time.contains(&reason);
             let why = format!("{reason:?}");
             self.tell(&Event::Lost { guard, in_time, why })?;
         }

@@ -205,7 +205,14 @@ impl Caller {
         let min_hold = Self::min_hold(cx, rolling);
         let clock_tolerance = cx.settings.clock_tolerance;
         let allowance = Allowance { clock_tolerance };
-        let terms = Terms { ttl: cx.settings.ttl, renewed, max_hold, min_hold, allowance };
+        let terms = Terms {
+            ttl: cx.settings.ttl,
+            renewed,
+            max_hold,
+            min_hold,
+            allowance,
+            risk_margin: None,
+        };
         let terms = terms.ending_with_the_hold();
         let began = cx.net.now;
         let may_cancel = cx.phase == Phase::Working && !rolling && cx.settings.habit.cancels();

@@ -122,6 +122,7 @@ impl Caller {
         let held = &hold.held;
         let note = client.callers[index].note();
         let prolonged = held.prolong(client, cx, &mut extension, note);
+        held.is_extended.set(true);
         if let Some(round) = extension.round() {
             let wanted = round.with(|round| round.started().after(round.ttl()));
             held.wanted.set(held.wanted.get().max(wanted));
@@ -134,6 +135,7 @@ impl Caller {
             client.callers[index].doing = Doing::Extending(hold, extension, usage);
             return;
         }
+        held.tell_risk(cx);
         held.sleep_anew(cx);
         Self::hold(client, index, cx, hold, usage);
     }

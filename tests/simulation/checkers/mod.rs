@@ -18,6 +18,7 @@ mod terms;
 mod tokens;
 mod turns;
 mod waits;
+mod warnings;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -41,10 +42,11 @@ use self::leaks::Leaks;
 use self::load::Load;
 use self::losses::Losses;
 use self::tokens::Tokens;
+use self::warnings::Warnings;
 use super::claim::Claim;
 use super::lock_id::LockId;
 use crate::core::base::Time;
-use crate::core::hold::{LossReason, Terms};
+use crate::core::hold::{LossReason, RiskNews, Terms};
 use crate::ident::{WRITES, forms_of};
 
 /// What was found, by which checker.
@@ -89,6 +91,7 @@ pub(super) struct Grant {
 pub(super) struct Checks {
     exclusion: Exclusion,
     losses: Losses,
+    warnings: Warnings,
     leaks: Leaks,
     tokens: Tokens,
     load: Load,
@@ -456,6 +459,33 @@ impl Checks {
         let gone = self.unguarded || on_first || self.is_forced(claim.owner()) || is_taken;
         if let Some(what) = losses::told(claim, terms, reason, gone, ended, woken, now) {
             self.report(now, "losses", what);
+        }
+    }
+
+    /// The holders of that lock of `claim` are told that it is at risk, or not any more.
+    pub(super) fn risk_told(&mut self, lock: u64, claim: &Claim, news: RiskNews, now: Duration) {
+        if let Some(what) = self.warnings.told(lock, news) {
+            self.report(now, "warnings", format!("{} {what}", claim.short()));
+        }
+    }
+
+    /// Another holder has the lock.
+    pub(super) fn handed_over(&mut self, lock: u64) {
+        self.warnings.handed_over(lock);
+    }
+
+    /// The loss of that client's lock is told, whose validity ended then. Its renewals were due in time, and were not confirmed.
+    pub(super) fn loss_after_renewals(
+        &mut self,
+        client: usize,
+        (lock, claim): (u64, &Claim),
+        ended: Duration,
+        now: Duration,
+    ) {
+        // A process that runs again only then finds the loss at once.
+        let had_time = self.woken(client) + self.ttl / 4 < ended;
+        if let Some(what) = self.warnings.lost(lock, had_time) {
+            self.report(now, "warnings", format!("{} {what}", claim.short()));
         }
     }
 

@@ -36,7 +36,14 @@ fn held_by(holders: u64) -> Lock {
         known_at: start,
         refused_before: false,
     };
-    let terms = Terms { ttl: TTL, renewed: true, max_hold: None, min_hold: None, allowance: all };
+    let terms = Terms {
+        ttl: TTL,
+        renewed: true,
+        max_hold: None,
+        min_hold: None,
+        allowance: all,
+        risk_margin: None,
+    };
     let mut lock = HeldLock::new(
         Rc::new(RefCell::new(attempt)),
         HoldClass::Exclusive,

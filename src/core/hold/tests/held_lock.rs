@@ -7,6 +7,9 @@ use super::super::super::vote::{Ballot, ExtensionVote, Failure, Quorum, Vote};
 use super::super::{Prolong, ProlongStep, Prolonged};
 use super::*;
 
+#[path = "held_lock_risk.rs"]
+mod risk;
+
 const TTL: Duration = Duration::from_secs(10);
 const TIMEOUT: Duration = Duration::from_millis(200);
 
@@ -24,6 +27,7 @@ fn terms() -> Terms {
         max_hold: None,
         min_hold: None,
         allowance: Allowance::FOR_DRIFT,
+        risk_margin: None,
     }
 }
 
@@ -33,6 +37,10 @@ fn held_on(basis: Basis) -> Lock {
 }
 
 fn held_as(basis: Basis, terms: Terms) -> Lock {
+    held_by(basis, terms, Schedule::default())
+}
+
+fn held_by(basis: Basis, terms: Terms, schedule: Schedule) -> Lock {
     let start = Time::default();
     let mut attempt = Attempt::new(3, start, start.after(TIMEOUT), TTL, Allowance::FOR_DRIFT);
     for node in 0..3 {
@@ -53,7 +61,7 @@ fn held_as(basis: Basis, terms: Terms) -> Lock {
         HoldClass::Exclusive,
         terms,
         &grant,
-        Schedule::default(),
+        schedule,
         3,
         TIMEOUT,
     )

@@ -156,6 +156,7 @@ fn told_cases() {
         max_hold: None,
         min_hold: None,
         allowance: Allowance::FOR_DRIFT,
+        risk_margin: None,
     };
     let until = Time::default().after(terms.ttl);
     let new = || Lock::granted(until, Basis::Majority, Schedule::default(), terms);

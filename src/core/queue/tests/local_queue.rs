@@ -243,6 +243,7 @@ fn renewed_for_3_s() -> Terms {
         max_hold: None,
         min_hold: None,
         allowance: super::super::super::base::Allowance::FOR_DRIFT,
+        risk_margin: None,
     }
 }
 

@@ -17,6 +17,7 @@ fn terms() -> Terms {
         max_hold: None,
         min_hold: None,
         allowance: Allowance::FOR_DRIFT,
+        risk_margin: None,
     }
 }
 

@@ -41,6 +41,7 @@ fn terms(manual: bool) -> Terms {
         max_hold: None,
         min_hold: None,
         allowance: Allowance::FOR_DRIFT,
+        risk_margin: None,
     }
 }
 
