@@ -7,7 +7,7 @@ if [ -z "${QUORLOCK_NODES:-}" ]; then
     . scripts/redis-server.sh
 fi
 cargo build --locked --quiet --examples "$@"
-for example in http_orders worker_pool lost_lock fencing nightly_job sign_up transfer nested_call shared_configuration fair_printer partner_api async_neighbour; do
+for example in http_orders worker_pool lost_lock fencing nightly_job scheduler sign_up transfer nested_call shared_configuration fair_printer partner_api async_neighbour; do
     echo; echo "-- $example"
     timeout 60 cargo run --locked --quiet --example "$example" "$@"
 done

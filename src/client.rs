@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::config::Builder;
 use crate::config::settings::Settings;
+use crate::election::Election;
 use crate::error::Error;
 use crate::guard::Guard;
 use crate::handle::{Handle, LockKind};
@@ -197,6 +198,11 @@ impl Quorlock {
     /// 1,000, and `window` at most 24 hours.
     pub fn rate_limit(&self, name: impl AsRef<[u8]>, calls: u32, window: Duration) -> RateLimit {
         RateLimit::new(self.semaphore(name, calls), window)
+    }
+
+    /// An election by name: of all candidates, on whatever machines, one leads at a time. See [`Election`].
+    pub fn election(&self, name: impl AsRef<[u8]>) -> Election {
+        Election::new(&self.shared, name.as_ref())
     }
 
     /// The settings of this client, to read and to log.

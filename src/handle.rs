@@ -98,6 +98,8 @@ pub struct Handle<K> {
     risk_margin: Option<Duration>,
     /// Of a semaphore: as they were given, as the names are.
     permits: Option<PermitsWanted>,
+    /// Of a candidate for a leadership: the label of its owner.
+    candidate: Option<Arc<str>>,
     /// It owns nothing of its kind.
     kind: PhantomData<fn() -> K>,
 }
@@ -115,6 +117,7 @@ impl<K: LockKind> Handle<K> {
             min_hold: settings.min_hold.filter(|_| K::hold_class() == HoldClass::Exclusive),
             risk_margin: settings.risk_margin,
             permits: K::kind().permits(),
+            candidate: None,
             kind: PhantomData,
         }
     }
@@ -123,6 +126,22 @@ impl<K: LockKind> Handle<K> {
     pub(crate) fn permits(mut self, permits: PermitsWanted) -> Self {
         self.permits = Some(permits);
         self
+    }
+
+    /// The same handle, for a candidate: its owner has that label, and a hold is its own until it gives it back.
+    pub(crate) fn of_candidate(mut self, label: Arc<str>) -> Self {
+        self.candidate = Some(label);
+        self
+    }
+
+    /// How long this lock lives without being extended.
+    pub(crate) fn lives_for(&self) -> Duration {
+        self.ttl
+    }
+
+    /// Returns the error of a name that cannot be locked.
+    pub(crate) fn check_name(&self) -> Result<(), Error> {
+        self.checked_names().map(drop)
     }
 
     /// The names of the lock, without the key prefix: as they were given, also if they cannot be locked.
@@ -434,10 +453,12 @@ impl<K: LockKind> Handle<K> {
             min_hold: self.min_hold,
             allowance: settings.allowance(),
             risk_margin: self.risk_margin,
+            one_holder: self.candidate.is_some(),
         };
         let terms = terms.ending_with_the_hold();
         let names = self.checked_names()?;
-        Ok(Wanted { kind: K::kind(), names, terms, permits: self.permits })
+        let label = self.candidate.clone();
+        Ok(Wanted { kind: K::kind(), names, terms, permits: self.permits, label })
     }
 }
 
@@ -485,7 +506,8 @@ impl<K: OneName> Handle<K> {
 
 impl<K> Clone for Handle<K> {
     fn clone(&self) -> Self {
-        Self { shared: self.shared.clone(), names: self.names.clone(), ..*self }
+        let (shared, names) = (self.shared.clone(), self.names.clone());
+        Self { shared, names, candidate: self.candidate.clone(), ..*self }
     }
 }
 

@@ -9,8 +9,8 @@ mod owner;
 
 pub use owner::Owner;
 pub(crate) use owner::{
-    WRITES, forms_of, kept_text, label_of, owner_text, owner_text_with_thread, queued_text,
-    random_owner, random_text, wrong_label,
+    WRITES, candidate_label, forms_of, kept_text, label_of, owner_text, owner_text_with_thread,
+    queued_text, random_owner, random_text, value_of, wrong_label,
 };
 
 /// The longest name, in bytes: as long as the longest path on Linux, which is a popular name.

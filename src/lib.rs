@@ -76,6 +76,7 @@ mod config;
 mod core;
 #[cfg(feature = "diagnosis")]
 mod diagnosis;
+mod election;
 #[cfg(feature = "embedded")]
 pub mod embedded;
 mod error;
@@ -146,6 +147,7 @@ pub use core::vote::FencingToken;
 pub use crossbeam_channel;
 #[cfg(feature = "diagnosis")]
 pub use diagnosis::{Check, Diagnosis, Finding, NodeDiagnosis, Severity};
+pub use election::{Candidate, Election, Leader, Leadership, Leaving, Observer};
 pub use error::{Error, ErrorKind, NodeFault};
 pub use guard::{Guard, LockGuard, Mode};
 pub use handle::{Handle, LockKind, OneName};

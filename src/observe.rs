@@ -270,6 +270,15 @@ pub(crate) fn forced(names: &Names, owners: &[Owner]) {
     );
 }
 
+/// What a leader does has panicked. Its term has ended, and it stands again.
+pub(crate) fn leader_panicked(election: &[u8]) {
+    tracing::error!(
+        target: "quorlock",
+        election = %crate::ident::text(election),
+        "what a leader does has panicked: its term is given back, and the candidate stands again"
+    );
+}
+
 /// A subscriber of the events was so slow that too many of them waited.
 pub(crate) fn events_dropped(how_many: u64) {
     tracing::warn!(

@@ -6,6 +6,7 @@ use crossbeam_channel::Receiver;
 
 use crate::clock;
 use crate::core::acquire::Patience;
+use crate::core::base::Time;
 
 /// How long a call waits for a lock: a limit of time, a channel that cancels it, or both.
 ///
@@ -52,6 +53,8 @@ enum Limit {
     None,
     For(Duration),
     Until(Instant),
+    /// A time that has begun.
+    At(Time),
 }
 
 impl Wait<'static> {
@@ -81,12 +84,23 @@ impl<'a> Wait<'a> {
         self.cancel
     }
 
+    /// The same wait, whose time begins now.
+    pub(crate) fn pinned(self) -> Self {
+        let limit = match self.patience() {
+            Patience::Forever => Limit::None,
+            Patience::Once => Limit::For(Duration::ZERO),
+            Patience::Until(until) => Limit::At(until),
+        };
+        Self { limit, ..self }
+    }
+
     /// The patience of a call that begins now.
     pub(crate) fn patience(&self) -> Patience {
         let time = match self.limit {
             Limit::None => return Patience::Forever,
             Limit::For(time) => time,
             Limit::Until(deadline) => clock::until(deadline),
+            Limit::At(until) => until.since(clock::now()),
         };
         if time.is_zero() { Patience::Once } else { Patience::Until(clock::now().after(time)) }
     }
@@ -123,6 +137,9 @@ mod tests {
         let Patience::Until(deadline) = Wait::from(second).patience() else { panic!("it ends") };
         assert!(deadline.since(now) >= second, "it begins with the call");
         assert!(matches!(Wait::up_to(Duration::MAX).patience(), Patience::Until(_)));
+        let pinned = Wait::from(second).pinned();
+        assert!(clock::poll(now.after(second * 10), || pinned.patience() == Patience::Once));
+        assert_eq!(Wait::forever().pinned().patience(), Patience::Forever);
     }
 
     #[test]

@@ -1,10 +1,10 @@
-//! The operators' commands: status, unlock, admit.
+//! The operators' commands: status, leader, unlock, admit.
 
 use quorlock::{ErrorKind, HolderReport, LockState, Owner};
 
-use crate::exit::{Failure, HELD, NO_QUORUM};
+use crate::exit::{Failure, HELD, NO_QUORUM, NOBODY};
 use crate::json;
-use crate::options::{Admit, Status, Unlock};
+use crate::options::{Admit, Leader, Status, Unlock};
 use crate::set::bytes;
 use crate::tell::{print, quoted, tell, tenths};
 
@@ -27,6 +27,22 @@ pub(crate) fn status(options: &Status) -> Result<u8, Failure> {
         LockState::Held | LockState::Kept if options.quiet => HELD,
         _ => 0,
     })
+}
+
+/// Prints who leads an election. The exit code is 1 if nobody does.
+pub(crate) fn leader(options: &Leader) -> Result<u8, Failure> {
+    let leader = options.set.client()?.election(bytes(&options.name)).leader()?;
+    if options.json {
+        print(format_args!("{:#}", json::leader(leader.as_ref())))?;
+    } else if let Some(leader) = &leader {
+        match leader.value_str().filter(|value| !value.is_empty()) {
+            Some(value) => print(value)?,
+            None => print(&leader.owner)?,
+        }
+    } else {
+        tell(format_args!("nobody leads {}", quoted(bytes(&options.name))));
+    }
+    Ok(if leader.is_some() { 0 } else { NOBODY })
 }
 
 /// Takes a lock from its holder. Ends with 0 also if nobody has it.

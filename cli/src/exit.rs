@@ -8,6 +8,8 @@ use quorlock::{Error, ErrorKind};
 /// `doctor` has found warnings, and problems, as monitoring systems read exit codes.
 pub(crate) const WARNING: u8 = 1;
 pub(crate) const PROBLEM: u8 = 2;
+/// `leader` has found none.
+pub(crate) const NOBODY: u8 = 1;
 /// The demonstration has not shown what it claims.
 pub(crate) const NOT_SHOWN: u8 = 1;
 /// Somebody else has the lock. `-E` chooses another one.
@@ -66,6 +68,23 @@ Exit codes:
   126  COMMAND cannot be run
   127  COMMAND is not found
   128 + N  signal N ended the wait for the lock";
+
+/// For the manual of `elect`.
+pub(crate) const ELECT_TABLE: &str = "\
+Exit codes:
+  that of COMMAND, or 128 + N if signal N has ended it, after a signal that ends programs
+  125  an error of quorlock's own: options, settings, a name that cannot be used
+  126  COMMAND cannot be run
+  127  COMMAND is not found
+  128 + N  signal N came while another host led";
+
+/// For the manual of `leader`.
+pub(crate) const LEADER_TABLE: &str = "\
+Exit codes:
+  0    the output is the value of the leader, or its owner if it has none
+  1    nobody leads
+  121  no quorum: too few masters answer, or too many of them may have forgotten who leads
+  125  an error of quorlock's own: options, settings, a right that the user lacks";
 
 /// For the manual of `status`.
 pub(crate) const STATUS_TABLE: &str = "\

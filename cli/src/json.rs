@@ -2,12 +2,25 @@
 
 use std::time::Duration;
 
-use quorlock::{HeldAs, HeldLocks, HolderReport, Incomplete, NameReport};
+use quorlock::{HeldAs, HeldLocks, HolderReport, Incomplete, Leader, NameReport};
 use serde_json::{Value, json};
 
 pub(crate) fn holder(report: &HolderReport) -> Value {
     let names = report.names.iter().map(name);
     json!({ "state": report.state().to_string(), "names": names.collect::<Vec<_>>() })
+}
+
+pub(crate) fn leader(leader: Option<&Leader>) -> Value {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let leader = leader.map(|leader| {
+        json!({
+            "value": text(&leader.value),
+            "term": leader.term.map(u64::from),
+            "owner": text(leader.owner.as_bytes()),
+            "ttl_ms": leader.remaining_ttl.and_then(|ttl| u64::try_from(ttl.as_millis()).ok()),
+        })
+    });
+    json!({ "leader": leader })
 }
 
 pub(crate) fn held_locks(held: &HeldLocks) -> Value {

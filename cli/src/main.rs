@@ -102,6 +102,8 @@ fn main() -> std::process::ExitCode {
     }
     let outcome = match options.command {
         Command::Run(options) => run::run(&options),
+        Command::Elect(options) => run::elect(&options),
+        Command::Leader(options) => admin::leader(&options).map(End::Code),
         Command::Status(options) => admin::status(&options).map(End::Code),
         Command::List(options) => list::list(&options).map(End::Code),
         Command::Unlock(options) => admin::unlock(&options).map(End::Code),

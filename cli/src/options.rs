@@ -8,7 +8,10 @@ use clap::builder::styling::{Style, Styles};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde::{Deserialize, Serialize};
 
-use crate::exit::{ADMIN_TABLE, BENCH_TABLE, DEMO_TABLE, DOCTOR_TABLE, HELD, STATUS_TABLE, TABLE};
+use crate::exit::{
+    ADMIN_TABLE, BENCH_TABLE, DEMO_TABLE, DOCTOR_TABLE, ELECT_TABLE, HELD, LEADER_TABLE,
+    STATUS_TABLE, TABLE,
+};
 
 const PLAIN: Styles = Styles::plain().header(Style::new().bold()).literal(Style::new().bold());
 
@@ -28,6 +31,16 @@ pub(crate) enum Command {
     #[command(after_help = TABLE, override_usage = "quorlock run [OPTIONS] NAME [--] COMMAND [ARGS]...
        quorlock run [OPTIONS] NAME -c LINE")]
     Run(Run),
+    /// Runs a command on one host at a time: on the one that is elected leader
+    ///
+    /// Each host stands for election. COMMAND is started when its host is elected, and told to end before another host can be. Then,
+    /// and when COMMAND ends by itself, the host stands again, once another host has led, at the latest after --ttl. SIGTERM and the
+    /// like end it all. COMMAND finds the number of its term in QUORLOCK_TERM: larger than all before, for storages that compare it.
+    #[command(after_help = ELECT_TABLE, override_usage = "quorlock elect [OPTIONS] NAME [--] COMMAND [ARGS]...")]
+    Elect(Elect),
+    /// Prints who leads an election
+    #[command(after_help = LEADER_TABLE)]
+    Leader(Leader),
     /// Prints the holder of a lock, as each master and the quorum see it
     #[command(after_help = STATUS_TABLE)]
     Status(Status),
@@ -92,7 +105,12 @@ impl Command {
     pub(crate) const fn listens(&self) -> bool {
         matches!(
             self,
-            Self::Run(_) | Self::Bench(_) | Self::Demo(_) | Self::Exec(_) | Self::Watchdog(_)
+            Self::Run(_)
+                | Self::Elect(_)
+                | Self::Bench(_)
+                | Self::Demo(_)
+                | Self::Exec(_)
+                | Self::Watchdog(_)
         )
     }
 }
@@ -351,6 +369,60 @@ pub(crate) enum OnLost {
     Term,
     /// SIGKILL, before anybody else can have the lock
     Kill,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Elect {
+    /// What others can read of this host while it leads, such as an address: at most 128 bytes
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) value: Option<OsString>,
+
+    /// How long no host leads after the leader's machine crashes [default: 2s]
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) ttl: Option<Duration>,
+
+    /// How long COMMAND has from SIGTERM to SIGKILL when the term is about to be lost [default: a quarter of the TTL]
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) grace: Option<Duration>,
+
+    /// Reports the reason for the wait even without a terminal: when it changes, and once a minute
+    #[arg(long, short = 'v')]
+    pub(crate) verbose: bool,
+
+    /// Lets COMMAND inherit QUORLOCK_PASSWORD, and QUORLOCK_NODES if it has passwords, for its own `quorlock` calls [default:
+    /// they are removed]
+    #[arg(long)]
+    pub(crate) pass_passwords: bool,
+
+    /// The name of the election
+    #[arg(value_name = "NAME")]
+    pub(crate) name: OsString,
+
+    /// The command, run without a shell
+    #[arg(
+        value_name = "COMMAND",
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true
+    )]
+    pub(crate) command: Vec<OsString>,
+
+    #[command(flatten)]
+    pub(crate) set: Set,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Leader {
+    /// Prints JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// The name of the election
+    #[arg(value_name = "NAME")]
+    pub(crate) name: OsString,
+
+    #[command(flatten)]
+    pub(crate) set: Set,
 }
 
 #[derive(Args, Debug)]

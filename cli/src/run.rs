@@ -1,5 +1,6 @@
 //! `quorlock run`: a command under a lock.
 
+mod elect;
 mod ending;
 mod give_back;
 mod group;
@@ -29,6 +30,7 @@ use waiting::Waiting;
 /// By how much less than its TTL a lock is valid, where nothing else is said.
 const TOLERANCE: Duration = Duration::from_millis(100);
 
+pub(crate) use elect::elect;
 pub(crate) use group::exec;
 pub(crate) use watchdog::watchdog;
 
@@ -67,6 +69,7 @@ pub(crate) fn run(options: &Run) -> Result<End, Failure> {
             password,
             names: options.names().map(|name| bytes(name).to_vec()).collect(),
         }),
+        is_elected: false,
     };
     // Before a lock is taken that `--min-hold` would keep. For how long it is valid is known only then.
     job.grace_within(ttl.saturating_sub(ttl / 50 + TOLERANCE))?;

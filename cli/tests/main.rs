@@ -10,6 +10,7 @@ mod bench;
 mod demo;
 mod doctor;
 mod documented;
+mod elect;
 mod first_process;
 mod flock;
 mod job;

@@ -1,6 +1,7 @@
 //! Owner texts: what the nodes keep as the owner of a key.
 
 use std::fmt;
+use std::sync::Arc;
 
 use uuid::Uuid;
 
@@ -69,6 +70,47 @@ pub(crate) fn owner_text(label: &str, random: u128) -> String {
 /// threads may hand to each other, or share, so the number says nothing.
 pub(crate) fn owner_text_with_thread(label: &str, random: u128) -> String {
     owner_text(label, random) + ":1"
+}
+
+/// Stands before the value of a candidate, which is a part of its label.
+const BEFORE_VALUE: &str = "#value=";
+
+/// The label of a candidate for a leadership, by that of its client: with its value behind it, if it has one. So the value comes, is
+/// renewed and goes with the lock itself.
+pub(crate) fn candidate_label(label: &str, value: &[u8]) -> Arc<str> {
+    let mut text = label.to_owned();
+    if !value.is_empty() {
+        text += BEFORE_VALUE;
+        for byte in value {
+            match char::from(*byte) {
+                plain if plain.is_ascii_alphanumeric() || "-._~:/@,+=".contains(plain) => {
+                    text.push(plain)
+                }
+                other => text += &format!("%{:02x}", u32::from(other)),
+            }
+        }
+    }
+    text.into()
+}
+
+/// The value of the candidate with that owner text, which any client may have written; empty if it has none.
+pub(crate) fn value_of(owner: &[u8]) -> Vec<u8> {
+    let text = std::str::from_utf8(owner).ok().and_then(|text| text.rsplit_once(BEFORE_RANDOM));
+    let encoded = text.and_then(|(label, _)| label.rsplit_once(BEFORE_VALUE));
+    let Some((_, encoded)) = encoded else { return Vec::new() };
+    let mut bytes = encoded.bytes();
+    let mut value = Vec::new();
+    while let Some(byte) = bytes.next() {
+        let digit = |byte: Option<u8>| char::from(byte?).to_digit(16);
+        value.push(match byte {
+            b'%' => match (digit(bytes.next()), digit(bytes.next())) {
+                (Some(high), Some(low)) => (high * 16 + low) as u8,
+                _ => return Vec::new(),
+            },
+            plain => plain,
+        });
+    }
+    value
 }
 
 /// Stands behind the owner text of a lock that its owner has given back, and that the node keeps for a while. No random
@@ -153,6 +195,27 @@ mod tests {
     use super::*;
 
     const RANDOM: &str = "00000000-0000-0000-0000-00000000002a";
+
+    #[test]
+    fn the_value_of_a_candidate_is_read_from_its_owner() {
+        let all: Vec<u8> = (0..=255).collect();
+        for value in [&b"10.0.0.7:8080"[..], b"", b"a#b%#value=c", &all[..128], &all[128..]] {
+            for label in ["", "web-3:4711", "odd#value=%zz"] {
+                let owner = owner_text(&candidate_label(label, value), 42);
+                let expected = if value.is_empty() {
+                    value_of(owner_text(label, 42).as_bytes())
+                } else {
+                    value.to_vec()
+                };
+                assert_eq!(value_of(owner.as_bytes()), expected, "{owner}");
+                assert!(owner.len() <= 512, "it is longer than masters name owners");
+                assert!(owner.chars().all(is_printable), "{owner}");
+            }
+        }
+        for strange in [&b"\xff#value=a#b"[..], b"l#value=%4#r", b"l#value=%zz#r", b"value", b""] {
+            assert_eq!(value_of(strange), b"", "{}", strange.escape_ascii());
+        }
+    }
 
     #[test]
     fn the_random_part_follows_the_last_sign() {

@@ -34,9 +34,16 @@ pub(crate) struct Wanted {
     pub(crate) terms: Terms,
     /// Which part of a semaphore; `None`: the lock is none.
     pub(crate) permits: Option<PermitsWanted>,
+    /// The label of its owner; `None`: that of the client.
+    pub(crate) label: Option<Arc<str>>,
 }
 
 impl Wanted {
+    /// What the owner begins with, for operators.
+    fn label<'a>(&'a self, state: &'a ClientState) -> &'a str {
+        self.label.as_deref().unwrap_or_else(|| state.owner_label())
+    }
+
     /// How a caller waits for it.
     pub(crate) fn waiting(&self) -> WayOfWaiting {
         self.kind.waiting(&self.names, self.permits)
@@ -103,7 +110,7 @@ impl Claim {
         Self {
             state: state.clone(),
             wanted: wanted.clone(),
-            owner: wanted.kind.owner_text(state.owner_label(), owner),
+            owner: wanted.kind.owner_text(wanted.label(state), owner),
             downgraded: OnceLock::new(),
             suspensions,
             waits,

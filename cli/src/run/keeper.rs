@@ -53,6 +53,8 @@ pub(super) struct Job<'a> {
     pub(super) secrets: Vec<&'static str>,
     /// With that the watchdog gives the lock back, if this process is killed.
     pub(super) gives_back: Option<GivesBack>,
+    /// The lock is a term of a leader, whose number the command is told.
+    pub(super) is_elected: bool,
 }
 
 impl Job<'_> {
@@ -81,7 +83,9 @@ impl Job<'_> {
         let grace = self.grace_within(guard.remaining())?;
         let mut environment: Vec<_> = self.secrets.iter().map(|secret| (*secret, None)).collect();
         environment.push(("QUORLOCK_NAME", Some(self.name.to_owned())));
-        environment.push(("QUORLOCK_TOKEN", guard.token().map(|token| token.to_string().into())));
+        let token = guard.token().map(|token| OsString::from(token.to_string()));
+        environment.push(("QUORLOCK_TERM", token.clone().filter(|_| self.is_elected)));
+        environment.push(("QUORLOCK_TOKEN", token));
         let group = Group::start(self.command, environment)?;
         Ok(Kept {
             job: self,

@@ -70,7 +70,7 @@ impl Waiting<'_> {
     }
 
     /// Asks for the lock, until it is there, its time is over, or a signal comes that ends programs.
-    fn ask<G: LockGuard>(
+    pub(super) fn ask<G: LockGuard>(
         &self,
         ask: impl FnOnce(Wait<'static>) -> Result<G, Error>,
     ) -> Result<G, Failure> {

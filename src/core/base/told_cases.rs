@@ -143,6 +143,7 @@ impl<'a> Words<'a> {
             min_hold: self.ms_of("min-hold"),
             allowance: Allowance { clock_tolerance: self.ms_of("tolerance").unwrap_or_default() },
             risk_margin: None,
+            one_holder: false,
         };
         terms.ending_with_the_hold()
     }

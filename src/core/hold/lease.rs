@@ -54,6 +54,8 @@ pub(crate) struct Terms {
     pub(crate) allowance: Allowance,
     /// How long before its end the holder is warned; `None`: as renewals fail.
     pub(crate) risk_margin: Option<Duration>,
+    /// The lease is for one holder: it is neither handed over nor joined. A term of a leader is one hold.
+    pub(crate) one_holder: bool,
 }
 
 impl Terms {
@@ -66,7 +68,9 @@ impl Terms {
 
     /// Whether callers on these terms and on `others` can hold one lease together: see [`Lease::can_be_joined`].
     pub(crate) fn share_a_lease(self, others: Self) -> bool {
-        let can = |terms: Self| terms.renewed && terms.max_hold.or(terms.min_hold).is_none();
+        let can = |terms: Self| {
+            terms.renewed && terms.max_hold.or(terms.min_hold).is_none() && !terms.one_holder
+        };
         let same = self.ttl == others.ttl && self.risk_margin == others.risk_margin;
         can(self) && can(others) && same
     }
@@ -411,6 +415,7 @@ impl Lease {
     /// A lock that the nodes keep is nobody's until then. And a caller that would have them keep it asks them itself:
     /// one that is handed the lease, and leaves before it looks, must not keep the lock from others.
     fn suits(&mut self, terms: Terms, now: Time) -> bool {
+        let one_holder = self.terms.one_holder || terms.one_holder;
         let same = self.terms.renewed && terms.renewed && self.terms.ttl == terms.ttl;
         let lost = self.loss(now).is_some();
         let held = !lost && self.state != LeaseState::Unknown && self.basis == Basis::Majority;
@@ -418,7 +423,9 @@ impl Lease {
         let enough = keys_left >= terms.ttl / 2;
         let in_time = self.keys_until <= now.after(terms.ttl);
         let kept = self.kept(now).is_some() || terms.min_hold.is_some();
-        same && held.if_off(Mechanism::HandOverOnlyWhileHeld, true)
+        !one_holder
+            && same
+            && held.if_off(Mechanism::HandOverOnlyWhileHeld, true)
             && enough.if_off(Mechanism::HandOverNeedsValidity, true)
             && in_time.if_off(Mechanism::HandOverKeepsToTerms, true)
             && !kept.if_off(Mechanism::KeptLocksAreNotHandedOver, false)

@@ -212,6 +212,7 @@ impl Caller {
             min_hold,
             allowance,
             risk_margin: None,
+            one_holder: false,
         };
         let terms = terms.ending_with_the_hold();
         let began = cx.net.now;

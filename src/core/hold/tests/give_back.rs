@@ -43,6 +43,7 @@ fn held_by(holders: u64) -> Lock {
         min_hold: None,
         allowance: all,
         risk_margin: None,
+        one_holder: false,
     };
     let mut lock = HeldLock::new(
         Rc::new(RefCell::new(attempt)),

@@ -32,6 +32,7 @@ const TERMS: Terms = Terms {
     min_hold: None,
     allowance: Allowance { clock_tolerance: Duration::from_millis(100) },
     risk_margin: None,
+    one_holder: false,
 };
 
 /// What the holders hear, and how much of the validity is left then.

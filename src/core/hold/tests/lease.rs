@@ -157,6 +157,7 @@ fn told_cases() {
         min_hold: None,
         allowance: Allowance::FOR_DRIFT,
         risk_margin: None,
+        one_holder: false,
     };
     let until = Time::default().after(terms.ttl);
     let new = || Lock::granted(until, Basis::Majority, Schedule::default(), terms);

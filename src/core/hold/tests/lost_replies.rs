@@ -85,6 +85,7 @@ impl Story<'_> {
             min_hold: None,
             allowance: Allowance::FOR_DRIFT,
             risk_margin: None,
+            one_holder: false,
         };
         let granted = Allowance::FOR_DRIFT.valid_until(at(0), at(0), TTL);
         let mut lease = Lease::new(terms, Basis::Majority, at(0), granted, Schedule::default());

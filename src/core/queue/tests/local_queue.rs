@@ -244,6 +244,7 @@ fn renewed_for_3_s() -> Terms {
         min_hold: None,
         allowance: super::super::super::base::Allowance::FOR_DRIFT,
         risk_margin: None,
+        one_holder: false,
     }
 }
 

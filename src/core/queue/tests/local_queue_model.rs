@@ -18,6 +18,7 @@ fn terms() -> Terms {
         min_hold: None,
         allowance: Allowance::FOR_DRIFT,
         risk_margin: None,
+        one_holder: false,
     }
 }
 

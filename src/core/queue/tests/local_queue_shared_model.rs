@@ -42,6 +42,7 @@ fn terms(manual: bool) -> Terms {
         min_hold: None,
         allowance: Allowance::FOR_DRIFT,
         risk_margin: None,
+        one_holder: false,
     }
 }
 

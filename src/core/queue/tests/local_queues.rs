@@ -25,6 +25,7 @@ fn a_client_at_rest_knows_no_lock_and_has_given_the_room_back() {
         min_hold: None,
         allowance: super::super::super::base::Allowance::FOR_DRIFT,
         risk_margin: None,
+        one_holder: false,
     };
     let mut queues = LocalQueues::<u64, (), ()>::new(false);
     let at = |ms| Time::from_start(Duration::from_millis(1_000 + ms));

@@ -19,6 +19,7 @@ fn terms() -> Terms {
         min_hold: None,
         allowance: Allowance::FOR_DRIFT,
         risk_margin: None,
+        one_holder: false,
     }
 }
 

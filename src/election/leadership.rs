@@ -1,0 +1,124 @@
+//! One term of a leader.
+
+use std::fmt;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+
+use crate::core::hold::LossReason;
+use crate::core::vote::FencingToken;
+use crate::error::Error;
+use crate::guard::Guard;
+use crate::risk::Risk;
+
+/// Why a leader has to leave, or has left.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Leaving {
+    /// The renewals of its term fail: it ends when the time is over that the risk states, unless they recover.
+    AtRisk(Risk),
+    /// The term is lost.
+    Lost(LossReason),
+    /// [`run`](super::Election::run) was told to stop, or the [`Candidate`](super::Candidate) was.
+    Stopped,
+}
+
+impl fmt::Display for Leaving {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::AtRisk(risk) => risk.fmt(f),
+            Self::Lost(reason) => write!(f, "lost: {reason}"),
+            Self::Stopped => f.write_str("told to stop"),
+        }
+    }
+}
+
+/// One term of a leader, until it is dropped or its validity ends. Dropping it gives the leadership back, also by a panic.
+#[must_use = "the leadership is given back as soon as this is dropped"]
+#[derive(Debug)]
+pub struct Leadership {
+    guard: Guard,
+    term: FencingToken,
+    leaving: Receiver<Leaving>,
+    leave: Sender<Leaving>,
+}
+
+impl Leadership {
+    pub(super) fn new(guard: Guard, term: FencingToken) -> Self {
+        let (leave, leaving) = bounded(1);
+        let (at_risk, lost) = (leave.clone(), leave.clone());
+        // The first reason stays: there is room for one.
+        guard.on_at_risk(move |risk| {
+            if risk.is_at_risk() {
+                let _ = at_risk.try_send(Leaving::AtRisk(risk));
+            }
+        });
+        guard.on_lost(move |reason| _ = lost.try_send(Leaving::Lost(reason)));
+        Self { guard, term, leaving, leave }
+    }
+
+    /// The number of this term: larger than those of all terms before, and a [`FencingToken`] for storages that compare it.
+    #[must_use]
+    pub const fn term(&self) -> FencingToken {
+        self.term
+    }
+
+    /// Returns true if the term is certainly not over. It asks the clock, at each call: see [`Guard::remaining`].
+    #[must_use]
+    pub fn is_leader(&self) -> bool {
+        !self.remaining().is_zero()
+    }
+
+    /// How much longer the term certainly lasts, without a further renewal; zero once another candidate may lead.
+    #[must_use]
+    pub fn remaining(&self) -> Duration {
+        self.guard.remaining()
+    }
+
+    /// Makes sure that this candidate still leads.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Guard::check`].
+    pub fn check(&self) -> Result<(), Error> {
+        self.guard.check()
+    }
+
+    /// Gets one message when the leader has to leave: a margin before its term ends, if its renewals fail; when the term is lost; or
+    /// when [`run`](super::Election::run) is told to stop. The term is still valid in the first and the last case, so that the leader can
+    /// end its work in order.
+    ///
+    /// After the message the renewals go on. If they recover, the term goes on, too, until the leader resigns.
+    #[must_use]
+    pub const fn leaving(&self) -> &Receiver<Leaving> {
+        &self.leaving
+    }
+
+    /// With that the leader is told to leave.
+    pub(super) fn leave(&self) -> Sender<Leaving> {
+        self.leave.clone()
+    }
+
+    /// The lock that this term is a hold of.
+    #[must_use]
+    pub const fn guard(&self) -> &Guard {
+        &self.guard
+    }
+
+    /// The lock alone, without [`leaving`](Self::leaving): it is held as before.
+    pub fn into_guard(self) -> Guard {
+        self.guard
+    }
+
+    /// Gives the leadership back, and waits until another candidate can have it, as [`Guard::unlock`] does. The candidates of the same
+    /// [`Election`](super::Election), and of its clones, stay away until another one has led, at most for one TTL.
+    ///
+    /// To drop a `Leadership` does the same, without waiting.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Guard::unlock`].
+    pub fn resign(self) -> Result<(), Error> {
+        self.guard.unlock()
+    }
+}

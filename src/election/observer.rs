@@ -1,0 +1,154 @@
+//! Who leads, for those who do not stand for election.
+
+use std::fmt;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
+
+use crate::clock;
+use crate::core::operate::LockState;
+use crate::core::vote::FencingToken;
+use crate::error::{Error, ErrorKind};
+use crate::handle::Handle;
+use crate::ident::{Owner, value_of};
+use crate::kinds::Exclusive;
+
+/// How often an observer asks the masters who leads.
+const LOOKS: Duration = Duration::from_millis(250);
+/// And while nobody leads, for so long: the next leader is there in a moment as a rule.
+const LOOKS_SOON: Duration = Duration::from_millis(25);
+const SOON: Duration = Duration::from_secs(2);
+/// The most changes that wait to be read. Older ones are dropped.
+const MOST_CHANGES: usize = 64;
+
+/// A leader, as a majority of the masters knows it. From [`Election::leader`](super::Election::leader) and
+/// [`Observer::changes`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Leader {
+    /// The [value](super::Election::value) of the candidate; empty if it has none, or if it is the holder of a plain lock.
+    pub value: Vec<u8>,
+    /// The number of its term. Larger than those of all leaders before, and no smaller than
+    /// [`Leadership::term`](super::Leadership::term): where several candidates came at one instant, masters may know a
+    /// larger number. `None` if the holder has no number.
+    pub term: Option<FencingToken>,
+    /// The owner of the lock, as [`Guard::owner`](crate::Guard::owner) has it.
+    pub owner: Owner,
+    /// The time after which the term may be over, if it is not renewed.
+    pub remaining_ttl: Option<Duration>,
+}
+
+impl Leader {
+    /// The value as text; `None` if it is not valid UTF-8.
+    #[must_use]
+    pub fn value_str(&self) -> Option<&str> {
+        std::str::from_utf8(&self.value).ok()
+    }
+}
+
+/// The value, or else the owner, and the term: for a log.
+impl fmt::Display for Leader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.value_str().filter(|value| !value.is_empty()) {
+            Some(value) => write!(f, "{}", value.escape_debug())?,
+            None => write!(f, "{}", self.owner)?,
+        }
+        self.term.map_or(Ok(()), |term| write!(f, " (term {term})"))
+    }
+}
+
+/// Returns who has that lock on a majority of the masters.
+pub(super) fn leader(lock: &Handle<Exclusive>) -> Result<Option<Leader>, Error> {
+    let report = lock.holder()?;
+    match report.state() {
+        LockState::Unclear => {
+            let message = format!(
+                "too few masters can say who leads \"{}\": some have not answered, or may have forgotten a leader",
+                lock.name().escape_ascii()
+            );
+            Err(Error::new(ErrorKind::NoQuorum, message))
+        }
+        _ => {
+            let holder = report.holders().find(|holder| !holder.kept);
+            Ok(holder.map(|holder| Leader {
+                value: value_of(holder.owner.as_bytes()),
+                term: holder.token,
+                owner: holder.owner.clone(),
+                remaining_ttl: report.remaining_ttl(),
+            }))
+        }
+    }
+}
+
+/// Observes an election, from [`Election::observe`](super::Election::observe), until it is dropped.
+#[must_use = "it ends when it is dropped"]
+#[derive(Debug)]
+pub struct Observer {
+    changes: Receiver<Option<Leader>>,
+    /// Its end ends the thread.
+    _observing: Sender<()>,
+}
+
+impl Observer {
+    /// Gets a message for each change of the leader: first for the present one, and `None` when nobody leads. It ends when the client
+    /// is closed.
+    ///
+    /// Each term that lasts for a second is told, and the last state within a second; the terms rise. While too few masters can be
+    /// reached, nothing is told. A reader that is 64 changes behind loses the oldest.
+    #[must_use]
+    pub const fn changes(&self) -> &Receiver<Option<Leader>> {
+        &self.changes
+    }
+}
+
+/// Starts a thread that observes the lock.
+pub(super) fn start(lock: Handle<Exclusive>) -> Result<Observer, Error> {
+    lock.check_name()?;
+    let ((sender, changes), (observing, observed)) = (bounded(MOST_CHANGES), bounded(0));
+    let told = Told { sender, oldest: changes.clone(), last: None, since: clock::now() };
+    clock::spawn("quorlock-observer".to_owned(), move || told.observe(&lock, &observed)).map_err(
+        |error| Error::config(format!("no thread could be started to observe a leader: {error}")),
+    )?;
+    Ok(Observer { changes, _observing: observing })
+}
+
+/// What an observer was told.
+struct Told {
+    sender: Sender<Option<Leader>>,
+    oldest: Receiver<Option<Leader>>,
+    /// `None`: nothing yet.
+    last: Option<Option<Leader>>,
+    since: crate::core::base::Time,
+}
+
+impl Told {
+    /// The life of the thread: ends with the observer, and with the client.
+    fn observe(mut self, lock: &Handle<Exclusive>, observed: &Receiver<()>) {
+        loop {
+            match leader(lock) {
+                Ok(leader) => self.tell(leader),
+                Err(error) if error.kind() == ErrorKind::Closed => return,
+                Err(_) => {}
+            }
+            let nobody_leads = matches!(self.last, Some(None));
+            let soon = nobody_leads && clock::now().since(self.since) < SOON;
+            let pause = if soon { LOOKS_SOON } else { LOOKS };
+            if observed.recv_timeout(pause) != Err(RecvTimeoutError::Timeout) {
+                return;
+            }
+        }
+    }
+
+    fn tell(&mut self, leader: Option<Leader>) {
+        let owner = |leader: &Option<Leader>| leader.as_ref().map(|leader| leader.owner.clone());
+        if self.last.as_ref().is_some_and(|last| owner(last) == owner(&leader)) {
+            return;
+        }
+        (self.last, self.since) = (Some(leader.clone()), clock::now());
+        if let Err(full) = self.sender.try_send(leader) {
+            let _ = self.oldest.try_recv();
+            // Only this thread sends, so there is room.
+            let _ = self.sender.try_send(full.into_inner());
+        }
+    }
+}
