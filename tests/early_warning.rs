@@ -1,5 +1,7 @@
 //! The holder of a lock hears that its renewals fail while the lock is still valid, and that it has recovered.
 
+#![allow(clippy::print_stdout, reason = "figures are shown with --nocapture")]
+
 mod support;
 
 use std::ops::Range;

@@ -136,7 +136,7 @@ fn a_candidate_that_is_alone_leads_again_after_one_ttl() {
     let stands = locks.election(NAME).ttl(ttl);
     stands.campaign().expect("one of one").resign().expect("one of one");
     let resigned = Instant::now();
-    let refused = stands.try_campaign_for(ttl / 10).err().expect("it stays away");
+    let refused = stands.try_campaign_for(ttl / 10).expect_err("it stays away");
     assert!(refused.is_held() && resigned.elapsed() >= ttl / 10, "{refused}");
     let (stop, stopped) = bounded::<()>(0);
     drop(stop);
@@ -253,10 +253,8 @@ fn an_observer_sees_each_leader_with_its_value_and_rising_terms() {
         assert_eq!(seen.value_str(), Some(value));
         assert!(seen.term > last && seen.term >= Some(leads.term()), "{seen}");
         last = seen.term;
-        let ended = Instant::now();
         leads.resign().expect("a majority is healthy");
         assert_eq!(next(), None);
-        println!("seen {:?} after the end", ended.elapsed());
     }
     watching.close(LIMIT).expect("nothing is left");
     assert!(observer.changes().recv_timeout(LIMIT).is_err(), "it ends with its client");
@@ -349,7 +347,6 @@ fn never_two_lead_while_masters_fail() {
         candidate.stop().expect("it was not stopped before");
     }
     assert_eq!(*violations.lock(), [], "two have led at one time");
-    let terms = terms.lock();
-    println!("{} terms", terms.len());
+    let terms = std::mem::take(&mut *terms.lock());
     assert!(terms.len() > 3 && terms.is_sorted_by(|before, after| before < after), "{terms:?}");
 }

@@ -85,16 +85,12 @@ impl Away {
 
     /// The owner of the last term, if that was given back in time, and until when its candidate stays away.
     fn last_term(&self, ttl: Duration) -> Option<(String, Time)> {
-        let mut last = self.0.lock();
-        let term = last.as_mut()?;
-        match term.lost.try_recv() {
-            Err(TryRecvError::Disconnected) => {}
-            Err(TryRecvError::Empty) => return None,
-            Ok(_) => {
-                *last = None;
-                return None;
-            }
+        let last = &mut *self.0.lock();
+        let lost = last.as_ref()?.lost.try_recv();
+        if lost.is_ok() {
+            *last = None;
         }
+        let term = last.as_mut().filter(|_| lost == Err(TryRecvError::Disconnected))?;
         let until = *term.until.get_or_insert_with(|| clock::now().after(ttl));
         Some((term.owner.clone(), until))
     }

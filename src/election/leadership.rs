@@ -100,7 +100,6 @@ impl Leadership {
     }
 
     /// The lock that this term is a hold of.
-    #[must_use]
     pub const fn guard(&self) -> &Guard {
         &self.guard
     }

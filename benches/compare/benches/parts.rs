@@ -31,7 +31,15 @@ fn at(ms: u64) -> Time {
 }
 
 fn terms() -> Terms {
-    Terms { ttl: TTL, renewed: true, max_hold: None, min_hold: None, allowance: ALLOWANCE }
+    Terms {
+        ttl: TTL,
+        renewed: true,
+        max_hold: None,
+        min_hold: None,
+        allowance: ALLOWANCE,
+        risk_margin: None,
+        one_holder: false,
+    }
 }
 
 /// One attempt over all nodes, from its start to its end.

@@ -274,13 +274,11 @@ mod tests {
             let ended = theirs.lock().take().map(OnRisk::end);
             assert!(ended.is_some_and(|others| others.is_empty()), "this one is being called");
         });
-        let calls = {
-            let mut on_risk = on_risk.lock();
-            let on_risk = on_risk.as_mut().expect("it is there");
-            on_risk.call(callback);
-            on_risk.tell(&warning()).expect("it is to be called")
-        };
-        calls.call();
+        let calls = on_risk.lock().as_mut().and_then(|on_risk| {
+            assert!(on_risk.call(callback).is_none());
+            on_risk.tell(&warning())
+        });
+        calls.expect("it is to be called").call();
         is_dropped.try_recv().expect("it is dropped");
     }
 }
