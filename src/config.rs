@@ -257,7 +257,7 @@ impl Builder {
     /// than half of the TTL counts as half of it, since a renewal begins when up to a third of it is gone. With
     /// [`Duration::ZERO`] nobody is warned.
     ///
-    /// Defaults to two fifths of the TTL after two renewals in a row that were not confirmed, and to a third of it otherwise. With
+    /// Defaults to two fifths of the validity after two renewals in a row that were not confirmed, and to a third of it otherwise. With
     /// the default TTL of 10 s an outage of one second is not told then.
     pub fn risk_margin(mut self, margin: Duration) -> Self {
         self.settings.risk_margin = Some(margin);

@@ -223,9 +223,9 @@ impl Guard {
     /// Gets the latest message about the risk to the lock: that its renewals fail while it is still valid, and that one was
     /// confirmed again. Ends when the lock is lost or given back. A holder can end its work in order then, or tell somebody.
     ///
-    /// The warning comes when two renewals in a row were not confirmed and two fifths of the TTL are left, at the latest when a
+    /// The warning comes when two renewals in a row were not confirmed and two fifths of the validity are left, at the latest when a
     /// third is left; or by the holder's own [`risk_margin`](crate::Builder::risk_margin). With the default settings that
-    /// is 3.3 to 4 s before the loss, and no outage of a second is told. The fault of a single node never is. The warning is
+    /// is 3.2 to 3.9 s before the loss, and no outage of a second is told. The fault of a single node never is. The warning is
     /// told once, and then that the lock has recovered, before it can be told again.
     ///
     /// A lock that is not renewed, or that ends by its [`max_hold`](crate::Builder::max_hold), is never at risk. A loss whose
@@ -278,8 +278,8 @@ impl Guard {
     /// it is lost already. Called once for each loss, as [`lost`](Self::lost) has its one message; never
     /// called once the lock was given back.
     ///
-    /// It may block, panic, unlock or drop the guard: that holds up nothing else, unless 257 holders' callbacks block at
-    /// once, which is as many threads as a client has for them; further ones are called when one of those is over. Do not move
+    /// It may block, panic, unlock or drop the guard: that holds up nothing else, unless 257 threads of callbacks block at
+    /// once, which is as many as a client has for them; further ones are called when one of those is over. Do not move
     /// the guard into its own callback: it would be dropped only after the loss.
     pub fn on_lost(&self, callback: impl FnOnce(LossReason) + Send + 'static) {
         if self.process().is_this() {

@@ -21,7 +21,7 @@ pub enum Risk {
         remaining: Duration,
         /// Why it is at risk.
         reason: RiskReason,
-        /// The fault of each node that has not confirmed the last renewal; empty if none was sent.
+        /// The fault of each node that has not confirmed the last renewal, or is known to be down; empty if the renewal is late.
         faults: Vec<NodeFault>,
     },
     /// A majority has confirmed a renewal, or an [`extend`](crate::Guard::extend), since the warning.

@@ -42,6 +42,15 @@ fn warning(guard: &Guard) -> (Duration, RiskReason, String) {
     }
 }
 
+/// Nothing more is told.
+#[track_caller]
+fn has_ended(at_risk: &Receiver<Risk>) {
+    match at_risk.recv_timeout(LIMIT) {
+        Err(ended) => assert_eq!(ended, RecvTimeoutError::Disconnected),
+        Ok(risk) => panic!("{risk}"),
+    }
+}
+
 fn cut(servers: &mut Servers, which: Range<usize>) {
     which.for_each(|i| servers[i].pause());
 }
@@ -65,8 +74,8 @@ fn a_loss_is_announced_while_the_lock_is_valid_with_the_fault_of_each_node() {
     }
     assert!(!shown.contains(&servers[2].url()), "it is well: {shown}");
     assert_eq!(guard.lost().recv_timeout(LIMIT), Ok(LossReason::Unconfirmed));
-    assert!(warned.elapsed() + Duration::from_millis(50) > remaining, "told what was left");
-    assert!(guard.at_risk().recv().is_err(), "nothing is told behind the loss");
+    assert!(warned.elapsed() + TTL / 12 > remaining, "told what was left");
+    has_ended(guard.at_risk());
     let error = guard.check().expect_err("it is lost").to_string();
     for word in ["too few nodes confirmed its renewals", "connection refused", &servers[0].url()] {
         assert!(error.contains(word), "{word}: {error}");
@@ -131,6 +140,18 @@ fn a_short_outage_is_not_told() {
     guard.unlock().expect("one of one");
 }
 
+/// A reader of `lost` and `at_risk` by turns finds nothing behind the loss.
+#[test]
+fn a_warning_that_was_not_read_is_gone_with_the_loss() {
+    let mut servers = Servers::start(1);
+    let guard = hold(builder(&servers));
+    assert!(guard.at_risk().is_empty());
+    servers[0].kill();
+    wait_until("the warning is there", LIMIT, || !guard.at_risk().is_empty());
+    guard.lost().recv_timeout(LIMIT).expect("it is lost");
+    has_ended(guard.at_risk());
+}
+
 #[test]
 fn the_margin_is_settable_for_a_client_and_for_a_lock() {
     let mut servers = Servers::start(1);
@@ -146,7 +167,7 @@ fn the_margin_is_settable_for_a_client_and_for_a_lock() {
     assert!(early_left > TTL * 2 / 5 && early_left <= TTL / 2, "{early_left:?}");
     assert!(late_left <= TTL / 6, "{late_left:?}");
     assert_eq!(never.lost().recv_timeout(LIMIT), Ok(LossReason::Unconfirmed));
-    assert!(never.at_risk().recv().is_err(), "it was not warned");
+    has_ended(never.at_risk());
 }
 
 #[test]
@@ -159,7 +180,7 @@ fn a_lock_that_is_not_renewed_or_has_its_longest_hold_ends_without_a_warning() {
     for (mutex, reason) in [(manual, LossReason::Expired), (limited, LossReason::MaxHold)] {
         let guard = mutex.lock().expect("one of one");
         assert_eq!(guard.lost().recv_timeout(LIMIT), Ok(reason));
-        assert!(guard.at_risk().recv().is_err(), "it was warned");
+        has_ended(guard.at_risk());
     }
 }
 
@@ -197,7 +218,9 @@ fn a_callback_may_give_the_lock_back_and_one_that_blocks_holds_up_no_other() {
     servers[0].pause();
     warning(&other);
     wait_until("the lock is given back", LIMIT, || slot.lock().is_none());
-    wait_until("its messages end", LIMIT, || at_risk.recv().is_err());
+    // The warning may have come before the end.
+    let _ = at_risk.recv_timeout(LIMIT);
+    has_ended(&at_risk);
     drop(let_go);
     servers[0].resume();
     wait_until("the lock is free", LIMIT, || {
@@ -211,6 +234,7 @@ fn each_holder_of_one_lease_is_warned() {
     let mut servers = Servers::start(1);
     let locks = connected(builder(&servers));
     let lock = locks.rw_lock(NAME).risk_margin(TTL / 2);
+    let with_another_margin = locks.rw_lock(NAME).risk_margin(TTL / 6);
     let again = locks.reentrant_mutex("again").risk_margin(TTL / 2);
     let outer = again.lock().expect("one of one");
     let first = lock.read().expect("one of one");
@@ -223,6 +247,11 @@ fn each_holder_of_one_lease_is_warned() {
             second.at_risk().recv_timeout(LIMIT).is_ok_and(|risk| risk.is_at_risk())
         });
         is_read.recv_timeout(LIMIT).expect("both read");
+        let apart = scope.spawn(|| {
+            let third = with_another_margin.read().expect("it reads, too");
+            third.owner().to_owned()
+        });
+        assert_ne!(apart.join().expect("no panic"), first.owner(), "it has a lease of its own");
         servers[0].pause();
         assert!(first.at_risk().recv_timeout(LIMIT).is_ok_and(|risk| risk.is_at_risk()));
         assert!(other.join().expect("no panic"), "the other reader is warned");
@@ -237,7 +266,7 @@ fn each_holder_of_one_lease_is_warned() {
 #[test]
 fn two_of_three_masters_are_stopped_and_the_holder_has_time_left() {
     let rounds = std::env::var("QUORLOCK_ROUNDS").ok().and_then(|rounds| rounds.parse().ok());
-    for round in 0..rounds.unwrap_or(1) {
+    for round in 0..rounds.unwrap_or(2) {
         let mut servers = Servers::start(3);
         let guard = hold(builder(&servers));
         let offset = Duration::from_millis(60 * (round % 20));

@@ -24,7 +24,7 @@ use crate::set::{Configured, bytes, with_passwords};
 use crate::signals;
 use crate::tell::{quoted_names, write_by_a_thread};
 use give_back::GivesBack;
-use keeper::Job;
+use keeper::{Job, grace_within, warned_before};
 use waiting::Waiting;
 
 /// By how much less than its TTL a lock is valid, where nothing else is said.
@@ -50,7 +50,10 @@ pub(crate) fn run(options: &Run) -> Result<End, Failure> {
         return Err(Failure::own("--free-failed needs --min-hold, or min_hold in the file"));
     }
     let password = configured.asked_password.clone();
-    let client = client(configured, options)?;
+    let validity = ttl.saturating_sub(ttl / 50 + TOLERANCE);
+    // Before a lock is taken that `--min-hold` would keep. For how long it is valid is known only then.
+    let margin = warned_before(grace_within(*grace, *on_lost, validity)?, validity);
+    let client = client(configured, options, margin)?;
     let shown = &quoted_names(options.names());
     let any_kind = &client.multi_mutex(options.names().map(bytes));
     let job = Job {
@@ -71,8 +74,6 @@ pub(crate) fn run(options: &Run) -> Result<End, Failure> {
         }),
         is_elected: false,
     };
-    // Before a lock is taken that `--min-hold` would keep. For how long it is valid is known only then.
-    job.grace_within(ttl.saturating_sub(ttl / 50 + TOLERANCE))?;
     let waiting = Waiting {
         client: &client,
         signals: &signals,
@@ -122,8 +123,13 @@ fn check(options: &Run) -> Result<(), Failure> {
     Err(Failure::own(wrong))
 }
 
-fn client(configured: Configured, options: &Run) -> Result<Quorlock, Failure> {
+fn client(
+    configured: Configured,
+    options: &Run,
+    margin: Option<Duration>,
+) -> Result<Quorlock, Failure> {
     let has_no_quorum_timeout = configured.has_no_quorum_timeout;
+    let margin = margin.filter(|_| !configured.has_risk_margin);
     let mut builder = configured.with_ttl();
     if !has_no_quorum_timeout {
         // How long to wait says `--wait`, whatever it is waited for.
@@ -131,6 +137,9 @@ fn client(configured: Configured, options: &Run) -> Result<Quorlock, Failure> {
     }
     if let Some(ttl) = options.ttl {
         builder = builder.ttl(ttl);
+    }
+    if let Some(margin) = margin {
+        builder = builder.risk_margin(margin);
     }
     if let Some(max_hold) = options.max_hold {
         builder = builder.max_hold(max_hold);

@@ -33,6 +33,8 @@ pub(crate) struct Configured {
     pub(crate) has_no_quorum_timeout: bool,
     /// The file has a minimum for which a lock is kept.
     pub(crate) has_min_hold: bool,
+    /// The file says how long before the end of a lock the user is warned.
+    pub(crate) has_risk_margin: bool,
     /// The password that the user was asked for.
     pub(crate) asked_password: Option<String>,
 }
@@ -267,12 +269,14 @@ fn read(file: &Path) -> Result<Option<Read>, Failure> {
     let (ttl, max_ttl) = (time("ttl"), time("max_ttl"));
     let has_no_quorum_timeout = table.contains_key("no_quorum_timeout");
     let has_min_hold = table.contains_key("min_hold");
+    let has_risk_margin = table.contains_key("risk_margin");
     let configured = Configured {
         builder,
         ttl,
         max_ttl,
         has_no_quorum_timeout,
         has_min_hold,
+        has_risk_margin,
         asked_password: None,
     };
     Ok(Some(Read { configured, settings: table.into_iter().map(|(name, _)| name).collect() }))

@@ -56,7 +56,7 @@ fn a_command_is_told_and_killed_before_the_lock_can_be_somebody_elses() {
     let silent = told.lines().find(|line| line.contains("no quorum to say who holds"));
     let names_both = |line: &str| (0..2).all(|i| line.contains(&world.servers[i].url()));
     assert!(silent.is_some_and(names_both), "{told}");
-    // And before that, in a line for the mail of a cron job.
+    // And in the warning, which is for the mail of a cron job.
     let warned = told.lines().find(|line| line.contains("\"job\" is at risk of being lost in"));
     assert!(warned.is_some_and(names_both), "{told}");
     world.servers.wait_no_keys();

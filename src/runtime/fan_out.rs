@@ -7,7 +7,7 @@ use crossbeam_channel::{Receiver, TryRecvError, select};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::clock;
-use crate::core::base::Time;
+use crate::core::base::{Time, rounded};
 use crate::core::link::Via;
 use crate::core::vote::{Ballot, Failure, Shared};
 use crate::error::NodeFault;
@@ -287,6 +287,22 @@ impl<B: Ballot + 'static> FanOut<B> {
     pub(crate) fn wait_uninterrupted(&self, driven: &mut Option<Driven<'_>>, until: Time) {
         let never = crossbeam_channel::never();
         self.wait_driving(driven, until, Interrupts { cancel: &never, closed: &never });
+    }
+
+    /// What is wrong with each node that was asked and has given no usable answer so far. One whose time is not over has not
+    /// answered yet.
+    pub(crate) fn faults_so_far(&self, nodes: &[Node], answer_by: Time) -> Vec<NodeFault> {
+        let (mut faults, waited) =
+            (self.faults(nodes, answer_by), clock::now().since(self.started));
+        for (i, heard) in self.state.lock().heard.iter().enumerate() {
+            let node = &self.names[i];
+            let is_told = faults.iter().any(|fault| fault.node() == &**node);
+            if matches!(heard, HeardOf::Silence) && !is_told {
+                let what = format!("no answer so far, after {}", rounded(waited));
+                faults.push(NodeFault::new(node, what));
+            }
+        }
+        faults
     }
 
     /// What was wrong with each node that was asked and gave no usable answer so far, out of the time

@@ -174,13 +174,15 @@ impl Held {
         self.claim.state().settings().check_ttl(ttl)?;
         self.check()?;
         let (prolonged, faults) = self.prolong(Prolong::extension(ttl));
+        if prolonged != Prolonged::Settled {
+            self.state().faults.clone_from(&faults);
+        }
         self.check_again();
         self.tell_risk();
         self.check()?;
         if prolonged == Prolonged::Settled {
             return Ok(());
         }
-        self.state().faults.clone_from(&faults);
         let message = format!(
             "{} could not be extended: too few nodes confirmed it in time",
             self.claim.names()
@@ -210,7 +212,11 @@ impl Held {
         };
         let mut state = self.state();
         state.lock.renewal_is_over();
-        state.faults.clone_from(&faults);
+        // Those of a lock that is lost are still to be told.
+        let is_confirmed = renewal.is_some() && state.lock.held_until(clock::now()).is_some();
+        if !faults.is_empty() || is_confirmed {
+            state.faults.clone_from(&faults);
+        }
         drop(state);
         self.enter();
         if is_news {
@@ -287,7 +293,7 @@ impl Held {
 
     fn faults_of(&self, round: &Arc<FanOut<Extension>>) -> Vec<NodeFault> {
         let answer_by = round.with(|extension| extension.answer_by());
-        round.faults(self.claim.state().nodes(), answer_by)
+        round.faults_so_far(self.claim.state().nodes(), answer_by)
     }
 
     /// What is wrong with the nodes that are known to be down.
@@ -494,6 +500,7 @@ impl Held {
             return None;
         }
         let hold_state = HoldState::new(self.claim.token(sequence), sequence);
+        self.warn_further(&state, &hold_state, now);
         state.hold_states.push(hold_state.clone());
         drop(state);
         Some(hold_state)

@@ -69,13 +69,14 @@ impl Notice {
     /// this very lock.
     pub(crate) fn lost(&self, reason: LossReason) -> Option<Callbacks> {
         let Open { lost, callbacks, on_risk } = self.state.lock().lost(reason)?;
+        // First, so that who hears of the loss finds no warning behind it.
+        let ended = on_risk.map(|on_risk| on_risk.end()).unwrap_or_default();
         // There is room for the one message.
         let _ = lost.try_send(reason);
         let mut calls: Vec<_> = callbacks
             .into_iter()
             .map(|callback| Box::new(move || callback(reason)) as Call)
             .collect();
-        let ended = on_risk.map(|on_risk| on_risk.end()).unwrap_or_default();
         if !ended.is_empty() {
             // Not on this thread, which may be the timer: what they own may block when it is dropped.
             calls.push(Box::new(move || drop(ended)));

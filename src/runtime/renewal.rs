@@ -136,7 +136,6 @@ impl Renewals {
         let (mut lost, mut others) = (Vec::new(), Vec::new());
         for (entry, held) in due {
             let Some(held) = held.upgrade().filter(|held| held.taken_out(entry)) else { continue };
-            held.tell_risk();
             match held.taken_up() {
                 Due::Nothing => {}
                 Due::Loss => {
@@ -154,6 +153,7 @@ impl Renewals {
             ending.callbacks().into_iter().for_each(|callbacks| reports.call(callbacks));
         }
         for (held, due) in others {
+            held.tell_risk();
             held.enter();
             if due == Due::Renewal {
                 self.waiting.push_back(Arc::downgrade(&held));

@@ -485,9 +485,8 @@ impl Ending {
                 let is_late = cx.settings.habit.renews_late().is_some();
                 let is_watched =
                     self.held.terms.get().renewed && !is_late && !self.held.is_extended.get();
-                if reason == LossReason::Unconfirmed && is_watched {
-                    cx.net.checks.loss_after_renewals(who, (self.held.id, claim), ended, now);
-                }
+                let failed = reason == LossReason::Unconfirmed && is_watched;
+                cx.net.checks.loss_told(who, (self.held.id, claim), (ended, failed), now);
                 cx.net.checks.told(who, claim, self.held.lease_terms(), reason, ended, now);
             }
         }

@@ -6,7 +6,7 @@ use quorlock::{Leadership, Wait};
 
 use super::TOLERANCE;
 use super::give_back::GivesBack;
-use super::keeper::Job;
+use super::keeper::{Job, grace_within, warned_before};
 use super::program;
 use super::waiting::Waiting;
 use crate::exit::{End, Failure, HELD, LOST};
@@ -24,10 +24,16 @@ pub(crate) fn elect(options: &Elect) -> Result<End, Failure> {
     write_by_a_thread().map_err(Failure::own)?;
     let configured = set.configured()?;
     let password = configured.asked_password.clone();
+    let has_margin = configured.has_risk_margin;
     let client = configured.with_ttl().no_quorum_timeout(Duration::MAX).build()?;
     let value = value.as_ref().map_or(&b""[..], |value| bytes(value));
     let election = client.election(bytes(name)).value(value);
     let election = ttl.map_or(election.clone(), |ttl| election.ttl(ttl));
+    let lives = election.lives_for();
+    let validity = lives.saturating_sub(lives / 50 + TOLERANCE);
+    let margin = warned_before(grace_within(*grace, OnLost::Term, validity)?, validity);
+    let margin = margin.filter(|_| !has_margin);
+    let election = margin.map_or(election.clone(), |margin| election.margin(margin));
     let shown = &quoted(bytes(name));
     let any_kind = &client.multi_mutex([bytes(name)]);
     let job = Job {
@@ -47,8 +53,6 @@ pub(crate) fn elect(options: &Elect) -> Result<End, Failure> {
         }),
         is_elected: true,
     };
-    let lives = election.lives_for();
-    job.grace_within(lives.saturating_sub(lives / 50 + TOLERANCE))?;
     let waiting = Waiting {
         client: &client,
         signals: &signals,

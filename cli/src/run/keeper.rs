@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use quorlock::crossbeam_channel::{Receiver, never, select};
-use quorlock::{Error, ErrorKind, LockGuard, LossReason, MultiMutex, Quorlock, Risk};
+use quorlock::{Error, ErrorKind, LockGuard, LossReason, MultiMutex, Quorlock, Risk, RiskReason};
 
 use super::ending::{Ending, MARGIN, Step};
 use super::give_back::{GivesBack, Held};
@@ -80,7 +80,7 @@ impl Job<'_> {
 
     /// Starts the command, which waits until somebody watches over it.
     fn start(&self, guard: &impl LockGuard) -> Result<Kept<'_>, Failure> {
-        let grace = self.grace_within(guard.remaining())?;
+        let grace = grace_within(self.grace, self.on_lost, guard.remaining())?;
         let mut environment: Vec<_> = self.secrets.iter().map(|secret| (*secret, None)).collect();
         environment.push(("QUORLOCK_NAME", Some(self.name.to_owned())));
         let token = guard.token().map(|token| OsString::from(token.to_string()));
@@ -95,7 +95,7 @@ impl Job<'_> {
             held: self.gives_back.as_ref().map(|it| it.of(guard.owner())),
             lookup: Lookup::new(self.any_kind.clone()),
             is_lost: false,
-            is_at_risk: false,
+            is_unconfirmed: false,
             hears_of_risk: true,
             why: None,
             was_terminated: false,
@@ -107,31 +107,6 @@ impl Job<'_> {
             told_of_others: None,
             was_ended_by_watchdog: false,
         })
-    }
-
-    /// The grace time with a lock that is valid for so long after each renewal.
-    pub(super) fn grace_within(&self, validity: Duration) -> Result<Duration, Failure> {
-        if self.on_lost == OnLost::Warn {
-            return Ok(Duration::ZERO);
-        }
-        // A renewal is made when a third of the TTL is over. Before that is late, nothing must begin.
-        let most = (validity * 11 / 20).checked_sub(MARGIN).filter(|most| !most.is_zero());
-        let ms = Duration::as_millis;
-        match (self.grace, most) {
-            (_, None) => Err(Failure::own(format!(
-                "the lock is valid for {} ms at a time, too short to end a command; use a longer --ttl, or, if --max-hold is shorter than the TTL, a longer --max-hold",
-                ms(&validity)
-            ))),
-            (Some(grace), Some(most)) if grace > most => Err(Failure::own(format!(
-                "--grace is {} ms, but a lock that is valid for {} ms at a time leaves only {} ms; use a longer \
-                 --ttl, or a shorter --grace",
-                ms(&grace),
-                ms(&validity),
-                ms(&most)
-            ))),
-            (Some(grace), Some(_)) => Ok(grace),
-            (None, Some(most)) => Ok(most.min(validity / 4)),
-        }
     }
 
     fn ending(&self, grace: Duration) -> Ending {
@@ -151,8 +126,8 @@ struct Kept<'a> {
     lookup: Lookup,
     /// The library has said so.
     is_lost: bool,
-    /// The library has warned of a loss, and the lock has not recovered since.
-    is_at_risk: bool,
+    /// The library has warned that too few masters confirm its renewals, and the lock has not recovered since.
+    is_unconfirmed: bool,
     /// The library may still tell something of a risk.
     hears_of_risk: bool,
     /// Why the command was ended, or is left to run without the lock.
@@ -340,7 +315,11 @@ impl Kept<'_> {
     fn handle_risk(&mut self, risk: Option<&Risk>) {
         self.hears_of_risk = risk.is_some();
         if let Some(risk) = risk {
-            self.is_at_risk = risk.is_at_risk();
+            let reason = match risk {
+                Risk::AtRisk { reason, .. } => Some(*reason),
+                _ => None,
+            };
+            self.is_unconfirmed = reason.is_some_and(|reason| reason != RiskReason::Late);
             tell(format_args!("{} is {risk}", self.job.shown));
         }
     }
@@ -370,7 +349,7 @@ impl Kept<'_> {
         }
         let of_now = match step {
             _ if ends_by_max_hold => Why::MaxHold,
-            Step::Warn if self.is_at_risk => Why::Lost(LossReason::Unconfirmed),
+            Step::Warn if self.is_unconfirmed => Why::Lost(LossReason::Unconfirmed),
             Step::Warn => Why::Lost(LossReason::Expired),
             _ => Why::NotRenewed,
         };
@@ -459,6 +438,63 @@ impl Kept<'_> {
     }
 }
 
+/// The grace time with a lock that is valid for so long after each renewal.
+pub(super) fn grace_within(
+    grace: Option<Duration>,
+    on_lost: OnLost,
+    validity: Duration,
+) -> Result<Duration, Failure> {
+    if on_lost == OnLost::Warn {
+        return Ok(Duration::ZERO);
+    }
+    // A renewal is made when a third of the TTL is over. Before that is late, nothing must begin.
+    let most = (validity * 11 / 20).checked_sub(MARGIN).filter(|most| !most.is_zero());
+    let ms = Duration::as_millis;
+    match (grace, most) {
+        (_, None) => Err(Failure::own(format!(
+            "the lock is valid for {} ms at a time, too short to end a command; use a longer --ttl, or, if --max-hold is shorter than the TTL, a longer --max-hold",
+            ms(&validity)
+        ))),
+        (Some(grace), Some(most)) if grace > most => Err(Failure::own(format!(
+            "--grace is {} ms, but a lock that is valid for {} ms at a time leaves only {} ms; use a longer \
+             --ttl, or a shorter --grace",
+            ms(&grace),
+            ms(&validity),
+            ms(&most)
+        ))),
+        (Some(grace), Some(_)) => Ok(grace),
+        (None, Some(most)) => Ok(most.min(validity / 4)),
+    }
+}
+
+/// How long before the end of such a lock the user is warned, so that it is before SIGTERM; `None`: by default.
+pub(super) fn warned_before(grace: Duration, validity: Duration) -> Option<Duration> {
+    let before_sigterm = grace + MARGIN + validity / 10;
+    (before_sigterm > validity / 3).then_some(before_sigterm)
+}
+
 fn cannot_be_watched(error: io::Error) -> Failure {
     Failure::own(format!("the process that watches over the command cannot be started: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The library counts up to half of the validity.
+    #[test]
+    fn the_user_is_warned_before_the_command_is_told_to_end() {
+        let ms = Duration::from_millis;
+        for validity in [ms(900), ms(1_860), ms(4_000), ms(9_800), ms(60_000)] {
+            for percent in [0, 10, 25, 40] {
+                let grace = validity * percent / 100;
+                let usual = validity / 3;
+                let warned = warned_before(grace, validity).unwrap_or(usual).min(validity / 2);
+                let in_time = warned > grace + MARGIN || grace + MARGIN >= validity / 2;
+                assert!(warned >= usual && in_time, "{grace:?} of {validity:?}: {warned:?}");
+            }
+        }
+        assert_eq!(warned_before(ms(2_450), ms(9_800)), Some(ms(3_680)), "by default");
+        assert_eq!(warned_before(Duration::ZERO, ms(9_800)), None);
+    }
 }

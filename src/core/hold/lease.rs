@@ -234,6 +234,7 @@ impl Lease {
     pub(crate) fn loss(&mut self, now: Time) -> Option<LossReason> {
         if !matches!(self.state, LeaseState::Lost(_)) && self.remaining(now).is_zero() {
             let is_unconfirmed = self.awaits_verdict || self.state == LeaseState::Unknown;
+            let is_unconfirmed = self.terms.renewed && is_unconfirmed;
             let reason = match (self.ends_by_max_hold(), is_unconfirmed) {
                 (true, _) => LossReason::MaxHold,
                 (false, true) => LossReason::Unconfirmed,
@@ -401,7 +402,9 @@ impl Lease {
     /// The lease stays as it is. So a longest hold, be it theirs or the caller's, would be one for all of them.
     pub(crate) fn can_be_joined(&mut self, terms: Terms, now: Time) -> bool {
         let unlimited = self.terms.max_hold.is_none() && terms.max_hold.is_none();
-        unlimited && self.suits(terms, now)
+        // Its holders are warned together.
+        let same_margin = self.terms.risk_margin == terms.risk_margin;
+        unlimited && same_margin && self.suits(terms, now)
     }
 
     /// Returns whether this lease is as good as a new one for a caller that wants the lock on `terms`.

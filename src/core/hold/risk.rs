@@ -39,10 +39,10 @@ pub(crate) enum RiskNews {
 
 /// The state of the warning about one lock.
 ///
-/// The margins are parts of the validity that the last confirmed request has set. Each renewal begins with two thirds of
-/// that left or more, so a margin of half of it tells of no renewal that is confirmed at once. After two renewals in vain
-/// the warning comes with two fifths left. A TTL of 10 s has 5.8 s left when the second renewal behind an outage of one second
-/// is confirmed, so such an outage is not told.
+/// The margins are parts of the validity that the last confirmed request has set. Each renewal begins with more than half of
+/// that left, so a margin of half of it tells of no renewal that is confirmed at once. After two renewals in vain the warning
+/// comes with two fifths left. With a TTL of 10 s about 5 s are left when a renewal behind an outage of one second is
+/// confirmed, so such an outage is not told.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Risk {
     /// The validity that the last confirmed request has set, counted from the time at which it was sent. No longer than the

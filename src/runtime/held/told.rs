@@ -32,11 +32,11 @@ impl Held {
         // With the mutex held, so that a warning and its end are told in their order. Nothing is called here.
         let told = state.hold_states.iter().filter_map(|holder| holder.notice.tell_risk(&risk));
         let callbacks: Vec<_> = told.collect();
-        drop(state);
         let reports = self.claim.state().reports();
-        callbacks.into_iter().for_each(|callbacks| reports.call(callbacks));
         let (names, owner) = (self.claim.names().clone(), self.claim.owner().to_owned());
         reports.tell(move || observe::risk(&names, &owner, &risk));
+        drop(state);
+        callbacks.into_iter().for_each(|callbacks| reports.call(callbacks));
     }
 
     /// A further holder is warned as the present ones are.

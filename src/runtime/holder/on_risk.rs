@@ -91,6 +91,11 @@ impl OnRisk {
     /// The lock has ended for the holder: nothing more is called. Returns the callbacks, which own what may do anything when it
     /// is dropped.
     pub(super) fn end(self) -> Vec<RiskCallback> {
+        if let Some((sender, receiver)) = self.channel {
+            drop(sender);
+            // A message that was not read is of no use any more.
+            let _ = receiver.try_recv();
+        }
         let mut calls = self.calls.0.lock();
         calls.has_ended = true;
         let ended = mem::take(&mut calls.callbacks);
@@ -144,6 +149,8 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::time::Duration;
 
+    use crossbeam_channel::TryRecvError;
+
     use super::*;
     use crate::core::hold::RiskReason;
 
@@ -183,8 +190,9 @@ mod tests {
         on_risk.tell(&recovered());
         assert!(receiver.try_recv().is_ok_and(|risk| !risk.is_at_risk()), "the latest");
         assert!(receiver.is_empty());
-        drop(on_risk);
-        assert!(receiver.recv().is_err(), "it ends");
+        on_risk.tell(&warning());
+        on_risk.end();
+        assert_eq!(receiver.try_recv().err(), Some(TryRecvError::Disconnected), "it ends");
     }
 
     #[test]

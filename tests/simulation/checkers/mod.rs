@@ -474,16 +474,16 @@ impl Checks {
         self.warnings.handed_over(lock);
     }
 
-    /// The loss of that client's lock is told, whose validity ended then. Its renewals were due in time, and were not confirmed.
-    pub(super) fn loss_after_renewals(
+    /// The loss of that client's lock is told, whose validity ended then. Perhaps its renewals `failed`, which were due in time.
+    pub(super) fn loss_told(
         &mut self,
         client: usize,
         (lock, claim): (u64, &Claim),
-        ended: Duration,
+        (ended, failed): (Duration, bool),
         now: Duration,
     ) {
         // A process that runs again only then finds the loss at once.
-        let had_time = self.woken(client) + self.ttl / 4 < ended;
+        let had_time = failed && self.woken(client) + self.ttl / 4 < ended;
         if let Some(what) = self.warnings.lost(lock, had_time) {
             self.report(now, "warnings", format!("{} {what}", claim.short()));
         }
