@@ -17,7 +17,7 @@ use crate::process::Process;
 use crate::risk::Risk;
 use crate::runtime::held::Held;
 use crate::runtime::hold::Hold;
-use crate::runtime::holder;
+use crate::runtime::holder::{self, HoldState};
 
 /// A lock that is held, until it is dropped or its validity ends.
 ///
@@ -93,9 +93,19 @@ impl Guard {
         self.hold.held()
     }
 
+    /// The lock's record of its holder, which outlives the guard.
+    pub(crate) fn hold_state(&self) -> &Arc<HoldState> {
+        self.hold.hold_state()
+    }
+
     /// The process that holds it; not this one, in a child of it.
     fn process(&self) -> Process {
         self.held().claim().state().process
+    }
+
+    /// Returns false in a child by fork of the process that holds it.
+    pub(crate) fn is_of_this_process(&self) -> bool {
+        self.process().is_this()
     }
 
     /// The name of the lock, without the key prefix. Of several, the one that sorts first.

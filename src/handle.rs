@@ -139,9 +139,9 @@ impl<K: LockKind> Handle<K> {
         self.ttl
     }
 
-    /// Returns the error of a name that cannot be locked.
-    pub(crate) fn check_name(&self) -> Result<(), Error> {
-        self.checked_names().map(drop)
+    /// Returns what is wrong with the name or the settings.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        self.wanted().map(drop)
     }
 
     /// The names of the lock, without the key prefix: as they were given, also if they cannot be locked.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::core::admission::ClockStep;
 use crate::core::base::{exact, rounded};
 use crate::core::hold::LossReason;
-use crate::error::{Grouped, NodeFault};
+use crate::error::{Error, Grouped, NodeFault};
 use crate::ident::{Names, Owner};
 use crate::risk::Risk;
 use crate::terms::{KEY_PREFIX, MAX_TTL};
@@ -267,6 +267,16 @@ pub(crate) fn forced(names: &Names, owners: &[Owner]) {
         lock = %names.text(),
         owners = %format_args!("{}{more}", shown.join(", ")),
         "a lock is forced open: until its holders notice, they work on, and somebody else may hold it, too"
+    );
+}
+
+/// A candidate with a thread of its own stands no more.
+pub(crate) fn candidate_ended(election: &[u8], error: &Error) {
+    tracing::error!(
+        target: "quorlock",
+        election = %crate::ident::text(election),
+        %error,
+        "a candidate for a leadership has ended, and stands no more"
     );
 }
 

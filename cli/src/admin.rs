@@ -35,9 +35,11 @@ pub(crate) fn leader(options: &Leader) -> Result<u8, Failure> {
     if options.json {
         print(format_args!("{:#}", json::leader(leader.as_ref())))?;
     } else if let Some(leader) = &leader {
-        match leader.value_str().filter(|value| !value.is_empty()) {
-            Some(value) => print(value)?,
-            None => print(&leader.owner)?,
+        match leader.value_str() {
+            Some("") => print(&leader.owner)?,
+            // Any client of the masters may have written it, and a terminal obeys what is no text.
+            Some(text) if !text.contains(char::is_control) => print(text)?,
+            _ => print(leader.value.escape_ascii())?,
         }
     } else {
         tell(format_args!("nobody leads {}", quoted(bytes(&options.name))));

@@ -73,6 +73,8 @@ Exit codes:
 pub(crate) const ELECT_TABLE: &str = "\
 Exit codes:
   that of COMMAND, or 128 + N if signal N has ended it, after a signal that ends programs
+  121  no quorum for longer than --no-quorum-timeout, if that is given
+  123  lost: the term was lost, or about to be, when such a signal came
   125  an error of quorlock's own: options, settings, a name that cannot be used
   126  COMMAND cannot be run
   127  COMMAND is not found

@@ -34,8 +34,8 @@ pub(crate) enum Command {
     /// Runs a command on one host at a time: on the one that is elected leader
     ///
     /// Each host stands for election. COMMAND is started when its host is elected, and told to end before another host can be. Then,
-    /// and when COMMAND ends by itself, the host stands again, once another host has led, at the latest after --ttl. SIGTERM and the
-    /// like end it all. COMMAND finds the number of its term in QUORLOCK_TERM: larger than all before, for storages that compare it.
+    /// and when COMMAND ends by itself, the host stands again, once another host has led, at the latest after --ttl. SIGTERM, SIGINT
+    /// and SIGQUIT end it all; so does SIGHUP, if it ends COMMAND. COMMAND finds the number of its term in QUORLOCK_TERM: larger than all before, for storages that compare it.
     #[command(after_help = ELECT_TABLE, override_usage = "quorlock elect [OPTIONS] NAME [--] COMMAND [ARGS]...")]
     Elect(Elect),
     /// Prints who leads an election

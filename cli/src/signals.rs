@@ -128,6 +128,11 @@ pub(crate) fn that_came_to_end() -> Option<Signal> {
     i32::try_from(CAME.load(Ordering::SeqCst)).ok().and_then(|number| Signal::try_from(number).ok())
 }
 
+/// Forgets the signal that came to end a program: it was for a command that has ended, and did not end it.
+pub(crate) fn forget_ending() {
+    CAME.store(0, Ordering::SeqCst);
+}
+
 /// The signals that this process ignores, a bit for each: it inherited them from the process that started it.
 fn ignored() -> u64 {
     // Where the system has no such file, nobody knows.

@@ -1,19 +1,21 @@
 //! After a term that has ended in time, the candidate leaves the leadership to others for a while.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, TryRecvError, never};
+use crossbeam_channel::{Receiver, never};
 use parking_lot::Mutex;
 
 use super::observer;
 use crate::clock;
 use crate::core::acquire::Patience;
 use crate::core::base::Time;
-use crate::core::hold::LossReason;
+use crate::core::vote::FencingToken;
 use crate::guard::Guard;
 use crate::handle::Handle;
 use crate::kinds::Exclusive;
 use crate::runtime::fan_out::{Interrupts, Woken};
+use crate::runtime::holder::HoldState;
 use crate::wait::Wait;
 
 /// The pauses between two looks whether another candidate has led: the first one, and the longest.
@@ -31,18 +33,18 @@ pub(super) enum NotOver {
 }
 
 struct LastTerm {
-    owner: String,
-    /// Ends without a message if the term was given back before it was lost.
-    lost: Receiver<LossReason>,
+    term: FencingToken,
+    /// Knows whether the term was given back, or lost.
+    holder: Arc<HoldState>,
     /// Until when candidates stay away at most, once one of them has come back.
     until: Option<Time>,
 }
 
 impl Away {
-    /// A candidate leads.
-    pub(super) fn led(&self, guard: &Guard) {
-        let (owner, lost) = (guard.owner().to_owned(), guard.lost().clone());
-        *self.0.lock() = Some(LastTerm { owner, lost, until: None });
+    /// A candidate leads, in that term.
+    pub(super) fn led(&self, guard: &Guard, term: FencingToken) {
+        let holder = guard.hold_state().clone();
+        *self.0.lock() = Some(LastTerm { term, holder, until: None });
     }
 
     /// Waits until another candidate for that `lock` has led since the last term was given back, at most for one TTL.
@@ -55,14 +57,10 @@ impl Away {
         let never = never();
         let interrupts = Interrupts { cancel: wait.cancel().unwrap_or(&never), closed };
         let mut pause = LOOKS.0;
-        while let Some((owner, until)) = self.last_term(lock.lives_for()) {
+        while let Some((term, until)) = self.last_term(lock.lives_for()) {
             let now = clock::now();
-            let is_other = |it: &observer::Leader| it.owner.as_bytes() != owner.as_bytes();
-            let another_leads = || {
-                observer::leader(lock).is_ok_and(|leader| leader.is_some_and(|it| is_other(&it)))
-            };
-            if until <= now || another_leads() {
-                *self.0.lock() = None;
+            if until <= now || observer::has_led_since(lock, term) {
+                self.0.lock().take_if(|last| last.term == term);
                 break;
             }
             let deadline = match wait.patience() {
@@ -83,15 +81,16 @@ impl Away {
         Ok(())
     }
 
-    /// The owner of the last term, if that was given back in time, and until when its candidate stays away.
-    fn last_term(&self, ttl: Duration) -> Option<(String, Time)> {
+    /// The last term, if it was given back in time, and until when its candidates stay away. After one that was lost they
+    /// need not.
+    fn last_term(&self, ttl: Duration) -> Option<(FencingToken, Time)> {
         let last = &mut *self.0.lock();
-        let lost = last.as_ref()?.lost.try_recv();
-        if lost.is_ok() {
+        let is_given_back = last.as_ref()?.holder.notice.is_given_back();
+        if is_given_back == Some(false) {
             *last = None;
         }
-        let term = last.as_mut().filter(|_| lost == Err(TryRecvError::Disconnected))?;
-        let until = *term.until.get_or_insert_with(|| clock::now().after(ttl));
-        Some((term.owner.clone(), until))
+        let last = last.as_mut().filter(|_| is_given_back == Some(true))?;
+        let until = *last.until.get_or_insert_with(|| clock::now().after(ttl));
+        Some((last.term, until))
     }
 }

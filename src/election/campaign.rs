@@ -12,6 +12,7 @@ use crate::error::{Error, ErrorKind};
 use crate::handle::Handle;
 use crate::ident::{candidate_label, write_with_names};
 use crate::kinds::Exclusive;
+use crate::process::Process;
 use crate::shared::Shared;
 use crate::wait::Wait;
 
@@ -153,8 +154,13 @@ impl Election {
         let label = candidate_label(self.shared.coordinator.state().owner_label(), &self.value);
         let guard = self.lock.clone().of_candidate(label).lock_within(wait)?;
         let term = guard.token().ok_or_else(|| self.without_terms())?;
-        self.away.led(&guard);
+        self.away.led(&guard, term);
         Ok(Leadership::new(guard, term))
+    }
+
+    /// The process of the client.
+    pub(super) fn process(&self) -> Process {
+        self.shared.coordinator.process
     }
 
     fn not_over(&self, why: &NotOver) -> Error {
@@ -173,7 +179,10 @@ impl Election {
         ))
     }
 
+    /// Makes sure that somebody can stand with these settings.
     pub(super) fn check(&self) -> Result<(), Error> {
+        self.process().check()?;
+        self.lock.check()?;
         let length = self.value.len();
         if length > LONGEST_VALUE {
             return Err(Error::config(format!(
@@ -204,7 +213,8 @@ impl Election {
     /// [`InvalidName`](crate::ErrorKind::InvalidName) for a name that cannot be locked, and
     /// [`Config`](crate::ErrorKind::Config) if no thread could be started.
     pub fn observe(&self) -> Result<Observer, Error> {
-        observer::start(self.lock.clone())
+        self.process().check()?;
+        observer::start(self.lock.clone(), self.process())
     }
 }
 

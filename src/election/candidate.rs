@@ -13,9 +13,11 @@ use super::leadership::{Leadership, Leaving};
 use crate::clock;
 use crate::error::{Error, ErrorKind};
 use crate::observe;
+use crate::process::Process;
 
-/// How long a candidate waits before it stands again, when the masters could not be reached.
+/// How long a candidate waits before it stands again, when the masters could not be reached, and after a short term.
 const PAUSE: Duration = Duration::from_secs(1);
+const SHORT_TERM: Duration = Duration::from_secs(1);
 
 impl Election {
     /// Stands for election, leads, and stands again, until `stop` fires: by a message, or when its last sender is dropped.
@@ -33,12 +35,13 @@ impl Election {
     pub fn run(&self, stop: &Receiver<()>, mut lead: impl FnMut(&Leadership)) -> Result<(), Error> {
         self.stand(stop, |leadership| {
             lead(&leadership);
-            drop(leadership);
+            // As far as the masters can be reached. What was lost, or was not confirmed in time, ends with its TTL.
+            let _ = leadership.resign();
         })
     }
 
     /// Does as [`run`](Self::run), on a thread of its own, until the [`Candidate`] is stopped or dropped. A panic in `lead` ends the
-    /// term, is reported by an event, and the candidate stands again.
+    /// term, is reported by an event, and the candidate stands again. After a term of less than a second it waits for a second.
     ///
     /// # Errors
     ///
@@ -53,15 +56,18 @@ impl Election {
         let run = move || {
             let stood = election.stand(&stopped, |leadership| {
                 let led = catch_unwind(AssertUnwindSafe(|| lead(&leadership)));
-                drop(leadership);
+                let _ = leadership.resign();
                 if led.is_err() {
                     observe::leader_panicked(election.name());
                 }
             });
+            if let Err(error) = &stood {
+                observe::candidate_ended(election.name(), error);
+            }
             let _ = result.send(stood);
         };
         clock::spawn("quorlock-candidate".to_owned(), run).map_err(no_thread)?;
-        Ok(Candidate { stop: Some(stop), ended })
+        Ok(Candidate { stop: Some(stop), ended, process: self.process() })
     }
 
     fn stand(&self, stop: &Receiver<()>, mut lead: impl FnMut(Leadership)) -> Result<(), Error> {
@@ -73,13 +79,19 @@ impl Election {
                     if stop.has_fired() {
                         return Ok(());
                     }
+                    let began = clock::now();
                     lead(leadership);
                     *stop.present.lock() = None;
+                    // Where each leader fails at once, they do not take turns as fast as they can.
+                    let is_short = clock::now().since(began) < SHORT_TERM;
+                    if is_short && stop.fires_within(PAUSE) {
+                        return Ok(());
+                    }
                 }
                 Err(error) => match error.kind() {
                     ErrorKind::Cancelled => return Ok(()),
                     ErrorKind::NoQuorum | ErrorKind::Quarantined { .. } => {
-                        if stop.stopped.recv_timeout(PAUSE) != Err(RecvTimeoutError::Timeout) {
+                        if stop.fires_within(PAUSE) {
                             return Ok(());
                         }
                     }
@@ -124,6 +136,10 @@ impl Stop {
         Ok(Self { stopped, present, _standing: standing })
     }
 
+    fn fires_within(&self, time: Duration) -> bool {
+        self.stopped.recv_timeout(time) != Err(RecvTimeoutError::Timeout)
+    }
+
     fn has_fired(&self) -> bool {
         self.stopped.try_recv() != Err(crossbeam_channel::TryRecvError::Empty)
     }
@@ -135,6 +151,7 @@ pub struct Candidate {
     /// Its end stops the candidate.
     stop: Option<Sender<()>>,
     ended: Receiver<Result<(), Error>>,
+    process: Process,
 }
 
 impl Candidate {
@@ -145,15 +162,30 @@ impl Candidate {
     ///
     /// Why the candidate did not go on before, as [`Election::run`] says.
     pub fn stop(mut self) -> Result<(), Error> {
+        self.process.check()?;
         self.stop = None;
         self.ended.recv().unwrap_or(Ok(()))
+    }
+
+    /// Returns true if the candidate stands no more, although nobody has stopped it: its client was closed, or the masters reject it.
+    /// An event has told why.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.process.is_this() && !self.ended.is_empty()
+    }
+}
+
+impl Drop for Candidate {
+    fn drop(&mut self) {
+        if !self.process.is_this() {
+            // The thread that listens is the parent's, and may hold the channel's lock.
+            std::mem::forget(self.stop.take());
+        }
     }
 }
 
 impl fmt::Debug for Candidate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Candidate")
-            .field("has_ended", &!self.ended.is_empty())
-            .finish_non_exhaustive()
+        f.debug_struct("Candidate").field("has_ended", &self.has_ended()).finish_non_exhaustive()
     }
 }

@@ -1,6 +1,7 @@
 //! One term of a leader.
 
 use std::fmt;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
@@ -33,6 +34,13 @@ impl fmt::Display for Leaving {
     }
 }
 
+/// A channel that has ended, for a child by fork: the senders of the parent's may be locked there.
+static ENDED: OnceLock<Receiver<Leaving>> = OnceLock::new();
+
+fn ended() -> &'static Receiver<Leaving> {
+    ENDED.get_or_init(|| bounded(1).1)
+}
+
 /// One term of a leader, until it is dropped or its validity ends. Dropping it gives the leadership back, also by a panic.
 #[must_use = "the leadership is given back as soon as this is dropped"]
 #[derive(Debug)]
@@ -45,11 +53,13 @@ pub struct Leadership {
 
 impl Leadership {
     pub(super) fn new(guard: Guard, term: FencingToken) -> Self {
-        let (leave, leaving) = bounded(1);
+        ended();
+        // There is room for one message of each kind.
+        let (leave, leaving) = bounded(3);
         let (at_risk, lost) = (leave.clone(), leave.clone());
-        // The first reason stays: there is room for one.
+        let mut is_told = false;
         guard.on_at_risk(move |risk| {
-            if risk.is_at_risk() {
+            if risk.is_at_risk() && !std::mem::replace(&mut is_told, true) {
                 let _ = at_risk.try_send(Leaving::AtRisk(risk));
             }
         });
@@ -84,14 +94,14 @@ impl Leadership {
         self.guard.check()
     }
 
-    /// Gets one message when the leader has to leave: a margin before its term ends, if its renewals fail; when the term is lost; or
-    /// when [`run`](super::Election::run) is told to stop. The term is still valid in the first and the last case, so that the leader can
-    /// end its work in order.
+    /// Gets a message when the leader has to leave: a margin before its term ends, if its renewals fail; when the term is lost; and
+    /// when [`run`](super::Election::run) is told to stop. Each of these is told once. The term is still valid in the first and the last
+    /// case, so that the leader can end its work in order.
     ///
     /// After the message the renewals go on. If they recover, the term goes on, too, until the leader resigns.
     #[must_use]
-    pub const fn leaving(&self) -> &Receiver<Leaving> {
-        &self.leaving
+    pub fn leaving(&self) -> &Receiver<Leaving> {
+        if self.guard.is_of_this_process() { &self.leaving } else { ended() }
     }
 
     /// With that the leader is told to leave.

@@ -1,17 +1,20 @@
 //! Who leads, for those who do not stand for election.
 
 use std::fmt;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 
 use crate::clock;
+use crate::core::base::{Time, majority};
 use crate::core::operate::LockState;
 use crate::core::vote::FencingToken;
 use crate::error::{Error, ErrorKind};
 use crate::handle::Handle;
 use crate::ident::{Owner, value_of};
 use crate::kinds::Exclusive;
+use crate::process::Process;
 
 /// How often an observer asks the masters who leads.
 const LOOKS: Duration = Duration::from_millis(250);
@@ -80,36 +83,66 @@ pub(super) fn leader(lock: &Handle<Exclusive>) -> Result<Option<Leader>, Error> 
     }
 }
 
+/// Returns true if nodes say that another holder came behind that term: one has the lock, or a majority knows a larger number.
+pub(super) fn has_led_since(lock: &Handle<Exclusive>, term: FencingToken) -> bool {
+    let Ok(report) = lock.holder() else { return false };
+    let is_later = |token: Option<FencingToken>| token.is_some_and(|token| token > term);
+    report.holders().any(|holder| is_later(holder.token))
+        || report.names.iter().any(|name| {
+            let answers = name.nodes.iter().filter_map(|node| node.answer.as_ref().ok());
+            answers.filter(|answer| is_later(answer.token)).count() >= majority(name.nodes.len())
+        })
+}
+
 /// Observes an election, from [`Election::observe`](super::Election::observe), until it is dropped.
 #[must_use = "it ends when it is dropped"]
 #[derive(Debug)]
 pub struct Observer {
     changes: Receiver<Option<Leader>>,
+    process: Process,
     /// Its end ends the thread.
-    _observing: Sender<()>,
+    observing: Option<Sender<()>>,
+}
+
+/// A channel that has ended, for a child by fork: the thread is not there.
+static ENDED: OnceLock<Receiver<Option<Leader>>> = OnceLock::new();
+
+fn ended() -> &'static Receiver<Option<Leader>> {
+    ENDED.get_or_init(|| bounded(1).1)
 }
 
 impl Observer {
     /// Gets a message for each change of the leader: first for the present one, and `None` when nobody leads. It ends when the client
     /// is closed.
     ///
-    /// Each term that lasts for a second is told, and the last state within a second; the terms rise. While too few masters can be
-    /// reached, nothing is told. A reader that is 64 changes behind loses the oldest.
+    /// The masters are asked four times a second. An answer takes one [`node_timeout`](crate::Builder::node_timeout) at most; with the
+    /// default of 200 ms, each term that lasts for a second is told, and the last state within a second. The terms never fall. While
+    /// too few masters can be reached, nothing is told. A reader that is 64 changes behind loses the oldest.
     #[must_use]
-    pub const fn changes(&self) -> &Receiver<Option<Leader>> {
-        &self.changes
+    pub fn changes(&self) -> &Receiver<Option<Leader>> {
+        if self.process.is_this() { &self.changes } else { ended() }
+    }
+}
+
+impl Drop for Observer {
+    fn drop(&mut self) {
+        if !self.process.is_this() {
+            // The thread that listens is the parent's, and may hold the channel's lock.
+            std::mem::forget(self.observing.take());
+        }
     }
 }
 
 /// Starts a thread that observes the lock.
-pub(super) fn start(lock: Handle<Exclusive>) -> Result<Observer, Error> {
-    lock.check_name()?;
+pub(super) fn start(lock: Handle<Exclusive>, process: Process) -> Result<Observer, Error> {
+    lock.check()?;
+    ended();
     let ((sender, changes), (observing, observed)) = (bounded(MOST_CHANGES), bounded(0));
     let told = Told { sender, oldest: changes.clone(), last: None, since: clock::now() };
     clock::spawn("quorlock-observer".to_owned(), move || told.observe(&lock, &observed)).map_err(
         |error| Error::config(format!("no thread could be started to observe a leader: {error}")),
     )?;
-    Ok(Observer { changes, _observing: observing })
+    Ok(Observer { changes, process, observing: Some(observing) })
 }
 
 /// What an observer was told.
@@ -118,7 +151,7 @@ struct Told {
     oldest: Receiver<Option<Leader>>,
     /// `None`: nothing yet.
     last: Option<Option<Leader>>,
-    since: crate::core::base::Time,
+    since: Time,
 }
 
 impl Told {

@@ -173,7 +173,7 @@ impl Owner {
 impl fmt::Display for Owner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         /// Enough for every owner that quorlock makes.
-        const SHOWN: usize = 128;
+        const SHOWN: usize = 512;
         for byte in self.0.iter().copied().take(SHOWN) {
             match char::from(byte) {
                 c if is_printable(c) && c != '\\' => write!(f, "{c}")?,
@@ -262,7 +262,7 @@ mod tests {
         assert_eq!(shown(longest.as_bytes()), longest);
         assert_eq!(shown(b"it's \"me\""), "it's \"me\"");
         assert_eq!(shown(b"a\n\x1b[2J\xff\\"), r"a\n\x1b[2J\xff\\");
-        assert_eq!(shown(&[b'a'; 1 << 16]), format!("{}..", "a".repeat(128)));
+        assert_eq!(shown(&[b'a'; 1 << 16]), format!("{}..", "a".repeat(512)));
     }
 
     #[test]

@@ -49,6 +49,11 @@ impl Hold {
         }
     }
 
+    /// The lock's record of this holder.
+    pub(crate) fn hold_state(&self) -> &Arc<HoldState> {
+        &self.hold_state
+    }
+
     pub(crate) fn held(&self) -> &Arc<Held> {
         &self.held
     }

@@ -84,6 +84,15 @@ impl Notice {
         Some(Callbacks::new(calls))
     }
 
+    /// Returns true if the holder has given the lock back, and false if it was lost; `None` while it is neither.
+    pub(crate) fn is_given_back(&self) -> Option<bool> {
+        match &*self.state.lock() {
+            LossNotice::Open(_) => None,
+            LossNotice::Lost(_) => Some(false),
+            LossNotice::GivenBack => Some(true),
+        }
+    }
+
     /// Gets the latest message about the risk to the lock; ends when the lock is lost or given back.
     pub(crate) fn at_risk(&self) -> &Receiver<Risk> {
         self.at_risk.get_or_init(|| match &mut *self.state.lock() {

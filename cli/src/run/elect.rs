@@ -2,18 +2,25 @@
 
 use std::time::Duration;
 
-use quorlock::{Leadership, Wait};
+use nix::sys::signal::Signal;
+use quorlock::crossbeam_channel::Receiver;
+use quorlock::{Election, Leadership, Wait};
 
 use super::TOLERANCE;
 use super::give_back::GivesBack;
 use super::keeper::{Job, grace_within, warned_before};
 use super::program;
 use super::waiting::Waiting;
+use crate::clock::Time;
 use crate::exit::{End, Failure, HELD, LOST};
 use crate::options::{Elect, OnLost};
 use crate::set::{bytes, with_passwords};
-use crate::signals;
+use crate::signals::{self, ends_the_wait};
 use crate::tell::{quoted, tell, write_by_a_thread};
+
+/// After a term that was shorter, a host waits for so long before it stands again.
+const SHORT_TERM: Duration = Duration::from_secs(1);
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// Stands for election, runs the command while this host leads, and stands again, until a signal comes that ends programs.
 pub(crate) fn elect(options: &Elect) -> Result<End, Failure> {
@@ -25,7 +32,13 @@ pub(crate) fn elect(options: &Elect) -> Result<End, Failure> {
     let configured = set.configured()?;
     let password = configured.asked_password.clone();
     let has_margin = configured.has_risk_margin;
-    let client = configured.with_ttl().no_quorum_timeout(Duration::MAX).build()?;
+    let has_no_quorum_timeout = configured.has_no_quorum_timeout;
+    let mut builder = configured.with_ttl();
+    if !has_no_quorum_timeout {
+        // It stands for election whatever the masters do.
+        builder = builder.no_quorum_timeout(Duration::MAX);
+    }
+    let client = builder.build()?;
     let value = value.as_ref().map_or(&b""[..], |value| bytes(value));
     let election = client.election(bytes(name)).value(value);
     let election = ttl.map_or(election.clone(), |ttl| election.ttl(ttl));
@@ -64,14 +77,23 @@ pub(crate) fn elect(options: &Elect) -> Result<End, Failure> {
         permits: None,
         verbose: *verbose,
     };
+    stand(&election, &waiting, &job)
+}
+
+/// Stands, leads, and stands again.
+fn stand(election: &Election, waiting: &Waiting<'_>, job: &Job<'_>) -> Result<End, Failure> {
+    let (shown, signals) = (job.shown, waiting.signals);
     loop {
+        // One that the command before has survived.
+        signals::forget_ending();
         let stands = |wait| election.campaign_within(wait).map(Leadership::into_guard);
         let guard = waiting.ask(stands)?;
         if let Some(term) = guard.token() {
             tell(format_args!("{shown}: this host leads, in term {term}"));
         }
-        let ended = job.run(guard, &signals);
-        if signals::that_came_to_end().is_some() {
+        let began = Time::now();
+        let (ended, is_last) = job.run_once(guard, signals);
+        if is_last {
             return ended;
         }
         match ended {
@@ -84,5 +106,23 @@ pub(crate) fn elect(options: &Elect) -> Result<End, Failure> {
             }
             Err(failure) => return Err(failure),
         }
+        // Where the command fails at once on each host, they do not take turns as fast as they can.
+        if Time::now().since(began) < SHORT_TERM {
+            pause(signals)?;
+        }
     }
+}
+
+/// Waits for a moment, unless a signal comes that ends programs.
+fn pause(signals: &Receiver<Signal>) -> Result<(), Failure> {
+    let until = Time::now().after(PAUSE);
+    while let Ok(signal) = signals.recv_timeout(until.since(Time::now())) {
+        if ends_the_wait(signal) {
+            return Err(Failure::interrupted(
+                signal,
+                "while it waited to stand for election again",
+            ));
+        }
+    }
+    Ok(())
 }

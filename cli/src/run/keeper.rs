@@ -18,7 +18,7 @@ use super::orphans;
 use super::watchdog::{BEGINS_WITHIN, Watchdog};
 use super::why::Why;
 use crate::clock::{self, Time};
-use crate::exit::{CANNOT_RUN, End, Failure, LOST};
+use crate::exit::{CANNOT_RUN, End, Failure, LOST, NOT_FOUND};
 use crate::options::OnLost;
 use crate::signals::{self, ENDING};
 use crate::tell::tell;
@@ -64,7 +64,35 @@ impl Job<'_> {
         guard: G,
         signals: &Receiver<Signal>,
     ) -> Result<End, Failure> {
-        let mut kept = self.start(&guard).inspect_err(|_| guard.waive_min_hold())?;
+        self.run_once(guard, signals).0
+    }
+
+    /// The same. Also returns whether that was the last time: a signal came that ends it all, or the command cannot be run.
+    pub(super) fn run_once<G: LockGuard>(
+        &self,
+        guard: G,
+        signals: &Receiver<Signal>,
+    ) -> (Result<End, Failure>, bool) {
+        match self.start(&guard).inspect_err(|_| guard.waive_min_hold()) {
+            Ok(mut kept) => {
+                let ended = self.keep(&mut kept, guard, signals);
+                let cannot_run = matches!(ended, Ok(End::Code(CANNOT_RUN | NOT_FOUND)));
+                let is_last = kept.was_told || cannot_run && !kept.group.has_begun();
+                (ended, is_last)
+            }
+            Err(failure) => {
+                let is_last = failure.end != End::Code(LOST);
+                (Err(failure), is_last)
+            }
+        }
+    }
+
+    fn keep<G: LockGuard>(
+        &self,
+        kept: &mut Kept<'_>,
+        guard: G,
+        signals: &Receiver<Signal>,
+    ) -> Result<End, Failure> {
         let end = kept.keep(&guard, signals);
         kept.group.take_terminal_back();
         let failed = end.as_ref().map_or(true, |end| end.code() != 0);
@@ -80,7 +108,10 @@ impl Job<'_> {
 
     /// Starts the command, which waits until somebody watches over it.
     fn start(&self, guard: &impl LockGuard) -> Result<Kept<'_>, Failure> {
-        let grace = grace_within(self.grace, self.on_lost, guard.remaining())?;
+        let grace = grace_within(self.grace, self.on_lost, guard.remaining());
+        // A term that was granted late has too little time left; the next one has more.
+        let late = |failure| Failure { end: End::Code(LOST), ..failure };
+        let grace = if self.is_elected { grace.map_err(late) } else { grace }?;
         let mut environment: Vec<_> = self.secrets.iter().map(|secret| (*secret, None)).collect();
         environment.push(("QUORLOCK_NAME", Some(self.name.to_owned())));
         let token = guard.token().map(|token| OsString::from(token.to_string()));
@@ -99,6 +130,7 @@ impl Job<'_> {
             hears_of_risk: true,
             why: None,
             was_terminated: false,
+            was_told: false,
             told_to_end_at: None,
             was_told_to_end: None,
             unwatched: None,
@@ -138,6 +170,8 @@ struct Kept<'a> {
     /// something else.
     told_to_end_at: Option<Time>,
     was_told_to_end: Option<bool>,
+    /// A signal came that was to end all of it.
+    was_told: bool,
     /// Why nobody watches over the command any more. It was killed.
     unwatched: Option<Failure>,
     /// Since when others of its group go on although the command has ended, and when to look for them again.
@@ -158,6 +192,7 @@ impl Kept<'_> {
             (Ok(watchdog), None) => Some(watchdog),
             (started, told_before) => {
                 self.does_not_begin();
+                self.was_told = told_before.is_some();
                 started?.end();
                 return Ok(told_before.map_or(End::Code(CANNOT_RUN), End::Signal));
             }
@@ -239,6 +274,8 @@ impl Kept<'_> {
         let signal = if self.others_since.is_some() { Signal::SIGKILL } else { signal };
         self.look_at_others = Time::now();
         self.was_terminated |= signal == Signal::SIGTERM;
+        // Some programs take SIGHUP for something else, and go on.
+        self.was_told |= signal != Signal::SIGHUP;
         self.told_to_end_at = Some(Time::now());
         self.end_by(signal);
     }
@@ -257,6 +294,7 @@ impl Kept<'_> {
         let told_at = self.told_to_end_at;
         let is_soon = || told_at.is_some_and(|at| now.since(at) <= ENDS_SOON);
         let was_told_to_end = *self.was_told_to_end.get_or_insert_with(is_soon);
+        self.was_told |= was_told_to_end;
         let may_wait = is_ended || was_told_to_end || self.unwatched.is_some();
         if may_wait && now < self.look_at_others {
             return false;

@@ -145,6 +145,8 @@ pub(super) fn other_permits(report: &HolderReport, here: u32) -> Option<u32> {
 /// The label of an owner text, which says whose it is, in quotes. The random part behind it is for programs.
 fn label(owner: &str) -> String {
     let label = owner.rsplit_once('#').map_or(owner, |(label, _)| label);
+    // A candidate for a leadership has its value there.
+    let label = label.rsplit_once("#value=").map_or(label, |(label, _)| label);
     format!("\"{}\"", if label.is_empty() { owner } else { label })
 }
 

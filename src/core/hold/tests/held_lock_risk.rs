@@ -264,3 +264,19 @@ fn the_timer_looks_when_the_holders_are_to_be_warned() {
     assert!(matches!(lock.end(EndedBy::Loss, lock.valid_until()), Ended::Now(_)));
     assert_eq!((lock.look_at(warn_at), lock.poll_risk(warn_at)), (None, None));
 }
+
+/// A term of a leader is one hold.
+#[test]
+fn a_lease_for_one_holder_is_neither_handed_over_nor_joined() {
+    let one_holder = Terms { one_holder: true, ..terms() };
+    for (held, wanted, passes) in
+        [(terms(), terms(), true), (one_holder, terms(), false), (terms(), one_holder, false)]
+    {
+        let mut lock = held_as(Basis::Majority, held);
+        assert_eq!(lock.join(wanted, 1, at(1)), passes);
+        let mut lock = held_as(Basis::Majority, held);
+        let handed = lock.hand_over(0, |lease| lease.hand_over(wanted, at(1)).then_some(((), 1)));
+        assert_eq!(handed.is_some(), passes);
+        assert_eq!(held.share_a_lease(wanted), passes);
+    }
+}
