@@ -51,9 +51,11 @@ pub(crate) fn run(options: &Run) -> Result<End, Failure> {
     }
     let password = configured.asked_password.clone();
     let validity = ttl.saturating_sub(ttl / 50 + TOLERANCE);
-    // Before a lock is taken that `--min-hold` would keep. For how long it is valid is known only then.
-    let margin = warned_before(grace_within(*grace, *on_lost, validity)?, validity);
+    let grace = grace_within(*grace, *on_lost, validity);
+    let margin = grace.as_ref().ok().and_then(|grace| warned_before(*grace, validity));
     let client = client(configured, options, margin)?;
+    // Before a lock is taken that `--min-hold` would keep. For how long it is valid is known only then.
+    let grace = grace.map(|_| options.grace)?;
     let shown = &quoted_names(options.names());
     let any_kind = &client.multi_mutex(options.names().map(bytes));
     let job = Job {
@@ -62,7 +64,7 @@ pub(crate) fn run(options: &Run) -> Result<End, Failure> {
         name,
         shown,
         any_kind,
-        grace: *grace,
+        grace,
         on_lost: *on_lost,
         frees_failed: *free_failed,
         secrets: if *pass_passwords { Vec::new() } else { with_passwords() },
