@@ -21,7 +21,7 @@ use quorlock::{Election, Quorlock};
 mod common;
 
 const NAME: &str = "leader";
-/// How long each term lasts.
+/// The length of each term.
 const TERM: Duration = Duration::from_millis(20);
 /// A leader is killed so often: each time it costs a TTL.
 const KILLED: usize = 10;

@@ -33,9 +33,9 @@ mod copy;
 #[path = "common/masters.rs"]
 mod masters;
 
-/// How long one piece of work takes.
+/// The time that one piece of work takes.
 const PIECE: Duration = Duration::from_millis(200);
-/// How many pieces a host does before something happens.
+/// The pieces that a host does before something happens.
 const PIECES: usize = 5;
 
 fn main() -> ExitCode {
@@ -119,7 +119,7 @@ impl Storage {
 
 const HOST: &str = "--host";
 
-/// What a host does, until it is told to end.
+/// The life of a host, until it is told to end.
 fn be_a_host(election: &str, host: &str) -> Result<(), Failure> {
     let locks = Masters::find(0)?.builder()?.build()?;
     let (stop, stopped) = bounded(0);

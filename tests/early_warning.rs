@@ -262,7 +262,7 @@ fn each_holder_of_one_lease_is_warned() {
     servers[0].resume();
 }
 
-/// How long before the loss a holder is warned, `QUORLOCK_ROUNDS` times.
+/// Prints the time from each warning to the loss, `QUORLOCK_ROUNDS` times.
 #[test]
 fn two_of_three_masters_are_stopped_and_the_holder_has_time_left() {
     let rounds = std::env::var("QUORLOCK_ROUNDS").ok().and_then(|rounds| rounds.parse().ok());

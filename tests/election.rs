@@ -311,7 +311,7 @@ fn the_ttl_is_short_unless_the_settings_allow_none_such() {
     assert!(ttl_of(&slow) > Duration::from_secs(5), "2 s are less than twice the node timeout");
 }
 
-/// What one candidate has claimed: until when it leads, by its own clock.
+/// The claim of one candidate: the time until which it leads, by its own clock.
 type Claim = Mutex<Option<(usize, Instant)>>;
 
 /// Five candidates on five masters that hang, die and come back: never two lead, and terms rise. For `QUORLOCK_SECONDS`.

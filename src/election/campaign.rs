@@ -79,21 +79,21 @@ impl Election {
         Self { shared: shared.clone(), lock, value: Vec::new(), away: Arc::default() }
     }
 
-    /// What all can read of this candidate while it leads, such as its address: at most 128 bytes of any kind. Defaults to
-    /// none. See [`leader`](Self::leader).
+    /// The value of this candidate, such as its address, which all can read while it leads: at most 128 bytes of any kind.
+    /// Defaults to none. See [`leader`](Self::leader).
     pub fn value(mut self, value: impl AsRef<[u8]>) -> Self {
         self.value = value.as_ref().to_vec();
         self
     }
 
-    /// How long a term lives without a renewal, in the range that [`Builder::ttl`](crate::Builder::ttl) states: for so long a
-    /// crash of the leader leaves the candidates without one. Defaults to 2 s where the client's settings allow that.
+    /// The time for which a term lives without a renewal, in the range that [`Builder::ttl`](crate::Builder::ttl) states. A crash
+    /// of the leader leaves the candidates without one for so long. Defaults to 2 s where the client's settings allow that.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.lock = self.lock.ttl(ttl);
         self
     }
 
-    /// How long before the end of its term a leader whose renewals fail is told to [leave](Leadership::leaving). More than half of
+    /// The time before the end of its term at which a leader whose renewals fail is told to [leave](Leadership::leaving). More than half of
     /// the TTL counts as half. Defaults to what [`Builder::risk_margin`](crate::Builder::risk_margin) describes: with a TTL of 2 s
     /// about 650 ms.
     pub fn margin(mut self, margin: Duration) -> Self {
@@ -113,7 +113,7 @@ impl Election {
         self.lock.name_str()
     }
 
-    /// How long a term lives without a renewal.
+    /// The time for which a term lives without a renewal.
     #[must_use]
     pub fn lives_for(&self) -> Duration {
         self.lock.lives_for()

@@ -15,7 +15,7 @@ use crate::error::{Error, ErrorKind};
 use crate::observe;
 use crate::process::Process;
 
-/// How long a candidate waits before it stands again, when the masters could not be reached, and after a short term.
+/// The pause of a candidate before it stands again, when the masters could not be reached, and after a short term.
 const PAUSE: Duration = Duration::from_secs(1);
 const SHORT_TERM: Duration = Duration::from_secs(1);
 

@@ -79,7 +79,7 @@ impl Leadership {
         !self.remaining().is_zero()
     }
 
-    /// How much longer the term certainly lasts, without a further renewal; zero once another candidate may lead.
+    /// The time for which the term certainly lasts, without a further renewal; zero once another candidate may lead.
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.guard.remaining()

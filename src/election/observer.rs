@@ -16,7 +16,7 @@ use crate::ident::{Owner, value_of};
 use crate::kinds::Exclusive;
 use crate::process::Process;
 
-/// How often an observer asks the masters who leads.
+/// The time between two questions of an observer to the masters.
 const LOOKS: Duration = Duration::from_millis(250);
 /// And while nobody leads, for so long: the next leader is there in a moment as a rule.
 const LOOKS_SOON: Duration = Duration::from_millis(25);
@@ -145,7 +145,7 @@ pub(super) fn start(lock: Handle<Exclusive>, process: Process) -> Result<Observe
     Ok(Observer { changes, process, observing: Some(observing) })
 }
 
-/// What an observer was told.
+/// The state of an observer: the last change, and where changes go.
 struct Told {
     sender: Sender<Option<Leader>>,
     oldest: Receiver<Option<Leader>>,

@@ -28,7 +28,7 @@ impl fmt::Display for RiskReason {
     }
 }
 
-/// What the holders are to be told now.
+/// A message that the holders are to be told now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RiskNews {
     /// The lock ends in that time, unless a renewal is confirmed before.

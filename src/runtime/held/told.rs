@@ -68,13 +68,13 @@ impl Held {
         }
     }
 
-    /// What is wrong with which node in the round whose verdict is waited for.
+    /// The faults of the nodes in the round whose verdict is waited for.
     fn faults_so_far(&self, state: &HeldState) -> Vec<NodeFault> {
         let faults = state.lock.open_round().map(|round| self.faults_of(round));
         faults.unwrap_or_default()
     }
 
-    /// What was wrong with which node when the lock was lost for that reason.
+    /// The faults of the nodes when the lock was lost for that reason.
     fn faults_of_loss(&self, reason: LossReason) -> Vec<NodeFault> {
         if reason != LossReason::Unconfirmed {
             return Vec::new();

@@ -1,10 +1,10 @@
-//! What is to be called for one holder, by a thread that may be blocked there.
+//! The calls that are due for one holder, by a thread that may be blocked there.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 pub(super) type Call = Box<dyn FnOnce() + Send>;
 
-/// What is to be called for one holder.
+/// The calls that are due for one holder.
 #[must_use = "somebody waits to be called"]
 pub(crate) struct Callbacks(Vec<Call>);
 

@@ -22,7 +22,7 @@ pub(super) struct OnRisk {
     calls: Arc<Calls>,
 }
 
-/// What is to be called, on threads that may be blocked there.
+/// The calls that are due, on threads that may be blocked there.
 #[derive(Default)]
 struct Calls(Mutex<CallsState>);
 
@@ -262,7 +262,7 @@ mod tests {
         assert!(seen(&is_called).is_empty());
     }
 
-    /// What a callback owns may ask for the holder's messages when it is dropped.
+    /// A value that a callback owns may ask for the messages when it is dropped.
     #[test]
     fn a_callback_during_which_the_lock_ends_is_dropped_outside_the_mutex() {
         struct AsksWhenDropped(Arc<Calls>, Sender<()>);

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// What the nodes are like for a while.
+/// The fault of the nodes for a while.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outage {
     /// They do not answer, so each round takes its whole time.
@@ -11,7 +11,7 @@ enum Outage {
     Down,
 }
 
-/// How one lock fares whose nodes answer after a millisecond, but for one outage of two of three.
+/// The story of one lock whose nodes answer after a millisecond, but for one outage of two of three.
 struct Story {
     terms: Terms,
     /// By how much the lock is renewed earlier, as a part of the largest jitter.
@@ -35,7 +35,7 @@ const TERMS: Terms = Terms {
     one_holder: false,
 };
 
-/// What the holders hear, and how much of the validity is left then.
+/// A message to the holders, with the part of the validity that is left then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Heard {
     AtRisk(RiskReason, Duration),
@@ -156,7 +156,7 @@ fn a_lock_that_is_not_renewed_or_ends_as_agreed_is_never_at_risk() {
     );
 }
 
-/// What is left of the validity when the holders are warned, if no renewal is confirmed.
+/// The part of the validity that is left when the holders are warned, if no renewal is confirmed.
 fn margin(lock: &Lock) -> Duration {
     lock.valid_until().since(lock.warn_at().expect("they are not warned"))
 }
