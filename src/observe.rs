@@ -280,12 +280,12 @@ pub(crate) fn candidate_ended(election: &[u8], error: &Error) {
     );
 }
 
-/// What a leader does has panicked. Its term has ended, and it stands again.
+/// The closure of a leader has panicked. Its term has ended, and it stands again.
 pub(crate) fn leader_panicked(election: &[u8]) {
     tracing::error!(
         target: "quorlock",
         election = %crate::ident::text(election),
-        "what a leader does has panicked: its term is given back, and the candidate stands again"
+        "the closure of a leader has panicked: its term is given back, and the candidate stands again"
     );
 }
 

@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, bounded, unbounded};
 use parking_lot::Mutex;
-use quorlock::{Builder, Election, ErrorKind, Leader, Leadership, OptionalGuard as _, Quorlock};
+use quorlock::{
+    Builder, Election, ErrorKind, Leader, Leadership, Leaving, OptionalGuard as _, Quorlock,
+};
 use support::clients::{connected, fresh};
 use support::{Servers, wait_until};
 
@@ -206,6 +208,18 @@ fn a_leader_whose_masters_fail_leaves_before_its_term_ends_and_leads_again() {
 }
 
 #[test]
+fn the_margin_of_an_election_is_settable() {
+    let mut servers = Servers::start(1);
+    let leads = election(&client(&servers), "me").margin(TTL / 2).campaign().expect("one of one");
+    servers[0].pause();
+    match leads.leaving().recv_timeout(LIMIT).expect("it is told to leave") {
+        Leaving::AtRisk(risk) => assert!(risk.remaining() > TTL * 2 / 5, "{risk}"),
+        other => panic!("{other}"),
+    }
+    servers[0].resume();
+}
+
+#[test]
 fn a_panic_ends_the_term() {
     let servers = Servers::start(1);
     let locks = client(&servers);
@@ -323,11 +337,14 @@ fn never_two_lead_while_masters_fail() {
     let (claim, terms) = (Arc::new(Claim::default()), Arc::new(Mutex::new(Vec::new())));
     // A panic of a leader would only end its term.
     let violations = Arc::new(Mutex::new(Vec::new()));
+    // How often a leader has looked whether it leads, and did.
+    let looks = Arc::new(AtomicUsize::new(0));
     let candidates: Vec<_> = (0..5)
         .map(|id| {
             let locks = connected(fresh(servers.urls()));
             let stands = locks.election(NAME).value(id.to_string());
             let (claim, terms, violations) = (claim.clone(), terms.clone(), violations.clone());
+            let looks = looks.clone();
             stands.start(move |leadership| {
                 let mut is_counted = false;
                 for turn in 0.. {
@@ -338,14 +355,20 @@ fn never_two_lead_while_masters_fail() {
                         let other = claimed.filter(|(other, end)| *other != id && *end > now);
                         violations.lock().extend(other.map(|(other, _)| (id, other)));
                         *claimed = Some((id, now + left));
+                        looks.fetch_add(1, Ordering::SeqCst);
                         // While it certainly leads, so that the terms are in the order of their beginnings.
                         if !std::mem::replace(&mut is_counted, true) {
                             terms.lock().push(leadership.term());
                         }
                     }
                     drop(claimed);
-                    let leaves = leadership.leaving().recv_timeout(Duration::from_millis(3));
-                    if leaves.is_ok() || turn > 100 + id * 50 {
+                    // Some stay until the very end of their term.
+                    let leaves = match leadership.leaving().recv_timeout(Duration::from_millis(3)) {
+                        Ok(Leaving::AtRisk(_)) => id % 2 == 0,
+                        Ok(_) => true,
+                        Err(_) => turn > 100 + id * 50,
+                    };
+                    if leaves {
                         break;
                     }
                 }
@@ -355,16 +378,25 @@ fn never_two_lead_while_masters_fail() {
         })
         .collect::<Result<_, _>>()
         .expect("there are threads");
+    let leads = || claim.lock().is_some_and(|(_, end)| end > Instant::now());
+    let wait_for_looks = |count| {
+        let before = looks.load(Ordering::SeqCst);
+        wait_until("somebody leads", LIMIT, || looks.load(Ordering::SeqCst) >= before + count);
+    };
     // A busy machine has time for some terms as well.
-    let goes_on =
-        || Instant::now() < until || terms.lock().len() < 4 && Instant::now() < until + LIMIT;
+    let goes_on = || Instant::now() < until || terms.lock().len() < 4;
     for i in (0..).take_while(|_| goes_on()) {
-        let (one, two) = (i % 5, (i * 3 + 1) % 5);
-        let cut = if i % 3 == 0 { vec![one, two, (one + 2) % 5] } else { vec![one, two] };
+        let (one, two) = (i % 5, (i + 1 + i % 4) % 5);
+        let is_majority = i % 3 == 0;
+        let third = (0..5).find(|third| ![one, two].contains(third)).filter(|_| is_majority);
+        let cut: Vec<_> = [one, two].into_iter().chain(third).collect();
         cut.iter().for_each(|server| servers[*server].pause());
-        thread::sleep(Duration::from_millis(400 + (i as u64 * 311) % 1_500));
+        match is_majority {
+            true => wait_until("nobody leads", LIMIT, || !leads()),
+            false => wait_for_looks(50 + i * 13 % 100),
+        }
         cut.iter().for_each(|server| servers[*server].resume());
-        thread::sleep(Duration::from_millis(300));
+        wait_for_looks(20);
     }
     for candidate in candidates {
         candidate.stop().expect("it was not stopped before");

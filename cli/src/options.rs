@@ -373,7 +373,7 @@ pub(crate) enum OnLost {
 
 #[derive(Args, Debug)]
 pub(crate) struct Elect {
-    /// What others can read of this host while it leads, such as an address: at most 128 bytes
+    /// A text that others can read while this host leads, such as its address: at most 128 bytes
     #[arg(long, value_name = "TEXT")]
     pub(crate) value: Option<OsString>,
 

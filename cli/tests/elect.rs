@@ -94,7 +94,7 @@ fn a_leader_whose_masters_fail_ends_its_command_in_time_and_stands_again() {
     assert!(told.contains("this host stands again"), "{told}");
 }
 
-/// What is left of it is ended before the next host leads.
+/// The command of the killed leader is ended before the next host leads.
 #[test]
 fn a_leader_that_is_killed_is_followed() {
     let world = World::new();

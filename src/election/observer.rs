@@ -1,4 +1,4 @@
-//! Who leads, for those who do not stand for election.
+//! The present leader, for those who do not stand for election.
 
 use std::fmt;
 use std::sync::OnceLock;

@@ -39,7 +39,7 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
-    /// What the owner begins with, for operators.
+    /// The beginning of the owner, for operators.
     fn label<'a>(&'a self, state: &'a ClientState) -> &'a str {
         self.label.as_deref().unwrap_or_else(|| state.owner_label())
     }

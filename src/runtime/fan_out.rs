@@ -289,8 +289,8 @@ impl<B: Ballot + 'static> FanOut<B> {
         self.wait_driving(driven, until, Interrupts { cancel: &never, closed: &never });
     }
 
-    /// What is wrong with each node that was asked and has given no usable answer so far. One whose time is not over has not
-    /// answered yet.
+    /// The fault of each node that was asked and has given no usable answer so far. One whose time is not over has not answered
+    /// yet.
     pub(crate) fn faults_so_far(&self, nodes: &[Node], answer_by: Time) -> Vec<NodeFault> {
         let (mut faults, waited) =
             (self.faults(nodes, answer_by), clock::now().since(self.started));

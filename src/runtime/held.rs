@@ -296,7 +296,7 @@ impl Held {
         round.faults_so_far(self.claim.state().nodes(), answer_by)
     }
 
-    /// What is wrong with the nodes that are known to be down.
+    /// The faults of the nodes that are known to be down.
     fn known_faults(&self) -> Vec<NodeFault> {
         self.claim.state().nodes().iter().filter_map(Node::fault).collect()
     }

@@ -277,7 +277,7 @@ impl Lease {
         self.terms.allowance
     }
 
-    /// Whether the lock is renewed while it is held.
+    /// Returns true if the lock is renewed while it is held.
     pub(super) const fn is_renewed(&self) -> bool {
         self.terms.renewed
     }
@@ -448,6 +448,22 @@ impl Lease {
     /// After a round that was not confirmed: soon, but not at once.
     pub(super) fn retry_pause(&self) -> Duration {
         self.terms.ttl / 20
+    }
+}
+
+#[cfg(test)]
+impl Terms {
+    /// The terms of a lock that is renewed, and about which nothing else is said.
+    pub(crate) const fn renewed(ttl: Duration, allowance: Allowance) -> Self {
+        Self {
+            ttl,
+            renewed: true,
+            max_hold: None,
+            min_hold: None,
+            allowance,
+            risk_margin: None,
+            one_holder: false,
+        }
     }
 }
 

@@ -32,15 +32,7 @@ fn hold(locks: &Quorlock) -> Hold {
 
 pub(crate) fn wanted(name: &str, ttl: Duration) -> Wanted {
     let allowance = Allowance { clock_tolerance: Duration::from_millis(100) };
-    let terms = Terms {
-        ttl,
-        renewed: true,
-        max_hold: None,
-        min_hold: None,
-        allowance,
-        risk_margin: None,
-        one_holder: false,
-    };
+    let terms = Terms::renewed(ttl, allowance);
     let names = Names::new(1, [Name::new(b"quorlock:", name.as_bytes())]).expect("a name");
     Wanted { kind: EXCLUSIVE, names, terms, permits: None, label: None }
 }

@@ -1,4 +1,4 @@
-//! What the holders of a lock are told: that it is at risk, and that it is lost.
+//! The messages to the holders of a lock: that it is at risk, and that it is lost.
 
 use std::sync::Arc;
 

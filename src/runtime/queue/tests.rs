@@ -89,15 +89,7 @@ fn flush_until_lost(nodes: &Nodes, lost: &Receiver<LossReason>) {
 /// That lock, as a call on `TTL` wants it.
 fn wanted(kind: &'static Kind, renewed: bool) -> Wanted {
     let allowance = Allowance { clock_tolerance: Duration::from_millis(100) };
-    let terms = Terms {
-        ttl: TTL,
-        renewed,
-        max_hold: None,
-        min_hold: None,
-        allowance,
-        risk_margin: None,
-        one_holder: false,
-    };
+    let terms = Terms { renewed, ..Terms::renewed(TTL, allowance) };
     let names = Names::new(1, [Name::new(b"quorlock:", NAME.as_bytes())]).expect("a name");
     Wanted { kind, names, terms, permits: None, label: None }
 }

@@ -36,15 +36,7 @@ fn held_by(holders: u64) -> Lock {
         known_at: start,
         refused_before: false,
     };
-    let terms = Terms {
-        ttl: TTL,
-        renewed: true,
-        max_hold: None,
-        min_hold: None,
-        allowance: all,
-        risk_margin: None,
-        one_holder: false,
-    };
+    let terms = Terms::renewed(TTL, all);
     let mut lock = HeldLock::new(
         Rc::new(RefCell::new(attempt)),
         HoldClass::Exclusive,

@@ -21,15 +21,7 @@ fn at(ms: u64) -> Time {
 }
 
 fn terms() -> Terms {
-    Terms {
-        ttl: TTL,
-        renewed: true,
-        max_hold: None,
-        min_hold: None,
-        allowance: Allowance::FOR_DRIFT,
-        risk_margin: None,
-        one_holder: false,
-    }
+    Terms::renewed(TTL, Allowance::FOR_DRIFT)
 }
 
 /// A lock that all of three nodes granted at the start.

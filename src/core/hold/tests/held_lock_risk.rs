@@ -25,15 +25,7 @@ struct Story {
 const STORY: Story =
     Story { terms: TERMS, part: 0.0, outage: Outage::Hung, from_ms: 20_000, to_ms: 60_000 };
 
-const TERMS: Terms = Terms {
-    ttl: TTL,
-    renewed: true,
-    max_hold: None,
-    min_hold: None,
-    allowance: Allowance { clock_tolerance: Duration::from_millis(100) },
-    risk_margin: None,
-    one_holder: false,
-};
+const TERMS: Terms = Terms::renewed(TTL, Allowance { clock_tolerance: Duration::from_millis(100) });
 
 /// A message to the holders, with the part of the validity that is left then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

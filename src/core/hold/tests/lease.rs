@@ -150,15 +150,7 @@ fn told_cases() {
         Mechanism::LastHolderGivesBack,
         Mechanism::ExtensionsCutNoOther,
     ];
-    let terms = Terms {
-        ttl: Duration::from_secs(3),
-        renewed: true,
-        max_hold: None,
-        min_hold: None,
-        allowance: Allowance::FOR_DRIFT,
-        risk_margin: None,
-        one_holder: false,
-    };
+    let terms = Terms::renewed(Duration::from_secs(3), Allowance::FOR_DRIFT);
     let until = Time::default().after(terms.ttl);
     let new = || Lock::granted(until, Basis::Majority, Schedule::default(), terms);
     play(include_str!("../../testdata/lease.txt"), &mechanisms, new, step);

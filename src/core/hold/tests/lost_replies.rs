@@ -78,15 +78,7 @@ impl Story<'_> {
     /// The first millisecond, if any, at which the lease is valid and a majority of the nodes is free;
     /// and how many rounds there were.
     fn free_while_valid(&self) -> (Option<u64>, usize) {
-        let terms = Terms {
-            ttl: TTL,
-            renewed: true,
-            max_hold: None,
-            min_hold: None,
-            allowance: Allowance::FOR_DRIFT,
-            risk_margin: None,
-            one_holder: false,
-        };
+        let terms = Terms::renewed(TTL, Allowance::FOR_DRIFT);
         let granted = Allowance::FOR_DRIFT.valid_until(at(0), at(0), TTL);
         let mut lease = Lease::new(terms, Basis::Majority, at(0), granted, Schedule::default());
         let node = Node { until: at(0).after(TTL), never_shortens: self.never_shortens };

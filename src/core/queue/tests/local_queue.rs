@@ -237,15 +237,7 @@ const LAST: QueueTicket = LAST_SEQUENCE;
 
 fn renewed_for_3_s() -> Terms {
     let ttl = Duration::from_secs(3);
-    Terms {
-        ttl,
-        renewed: true,
-        max_hold: None,
-        min_hold: None,
-        allowance: super::super::super::base::Allowance::FOR_DRIFT,
-        risk_margin: None,
-        one_holder: false,
-    }
+    Terms::renewed(ttl, super::super::super::base::Allowance::FOR_DRIFT)
 }
 
 /// A process of which 1 has the lock since the start.

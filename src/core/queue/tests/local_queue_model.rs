@@ -11,15 +11,7 @@ const TTL: Duration = Duration::from_secs(3);
 const HELD: Conclusion = Conclusion::Held { remaining: None };
 
 fn terms() -> Terms {
-    Terms {
-        ttl: TTL,
-        renewed: true,
-        max_hold: None,
-        min_hold: None,
-        allowance: Allowance::FOR_DRIFT,
-        risk_margin: None,
-        one_holder: false,
-    }
+    Terms::renewed(TTL, Allowance::FOR_DRIFT)
 }
 
 /// What happens to a queue.

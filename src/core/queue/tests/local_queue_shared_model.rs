@@ -35,15 +35,7 @@ impl LocalLease for (QueueTicket, Lock) {
 }
 
 fn terms(manual: bool) -> Terms {
-    Terms {
-        ttl: TTL,
-        renewed: !manual,
-        max_hold: None,
-        min_hold: None,
-        allowance: Allowance::FOR_DRIFT,
-        risk_margin: None,
-        one_holder: false,
-    }
+    Terms { renewed: !manual, ..Terms::renewed(TTL, Allowance::FOR_DRIFT) }
 }
 
 /// The one node has granted it at `now`.

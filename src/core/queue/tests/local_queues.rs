@@ -18,15 +18,8 @@ fn what_is_known_of_others_is_forgotten_when_it_is_over() {
 
 #[test]
 fn a_client_at_rest_knows_no_lock_and_has_given_the_room_back() {
-    let terms = Terms {
-        ttl: Duration::from_secs(10),
-        renewed: true,
-        max_hold: None,
-        min_hold: None,
-        allowance: super::super::super::base::Allowance::FOR_DRIFT,
-        risk_margin: None,
-        one_holder: false,
-    };
+    let terms =
+        Terms::renewed(Duration::from_secs(10), super::super::super::base::Allowance::FOR_DRIFT);
     let mut queues = LocalQueues::<u64, (), ()>::new(false);
     let at = |ms| Time::from_start(Duration::from_millis(1_000 + ms));
     let enter =

@@ -12,15 +12,7 @@ fn at(ms: u64) -> Time {
 
 fn terms() -> Terms {
     let ttl = Duration::from_secs(3);
-    Terms {
-        ttl,
-        renewed: true,
-        max_hold: None,
-        min_hold: None,
-        allowance: Allowance::FOR_DRIFT,
-        risk_margin: None,
-        one_holder: false,
-    }
+    Terms::renewed(ttl, Allowance::FOR_DRIFT)
 }
 
 /// A lease by the end of its validity. A hold has the holder's name.
