@@ -7,7 +7,7 @@ use std::time::Duration;
 use crossbeam_channel::never;
 
 use crate::clock;
-use crate::core::operate::{ForcePlan, Forcing, Holders};
+use crate::core::operate::{ForcePlan, Holders, Telling};
 use crate::core::vote::Shared;
 use crate::error::{Error, ErrorKind, NodeFault};
 use crate::holders::{HolderReport, NameReport};
@@ -125,7 +125,7 @@ fn take(
     for round in &rounds {
         round.wait_uninterrupted(&mut None, plan.answer_by);
     }
-    match rounds.iter().find(|round| !round.with(|forcing| forcing.is_told())) {
+    match rounds.iter().find(|round| !round.with(|telling| telling.is_told())) {
         None => Ok(()),
         Some(round) => {
             let message = format!(
@@ -166,10 +166,10 @@ fn tell(
     name: &Name,
     owners: &[Vec<u8>],
     plan: &ForcePlan,
-) -> Arc<FanOut<Forcing>> {
+) -> Arc<FanOut<Telling>> {
     let request = Arc::new(force_request(name.key(), owners, plan.tombstones_live));
     let nodes = client.nodes();
-    let round = FanOut::new(Forcing::new(nodes.len()), reply::force, client.names());
+    let round = FanOut::new(Telling::new(nodes.len()), reply::force, client.names());
     round.expect(0..nodes.len());
     let sink: Arc<dyn Sink> = round.clone();
     for node in nodes {

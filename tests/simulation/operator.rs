@@ -9,7 +9,7 @@ use super::lock_id::key;
 use super::network::Part;
 use super::worker::Outgoing;
 use crate::core::base::Time;
-use crate::core::operate::{ForcePlan, Forcing, Holders};
+use crate::core::operate::{ForcePlan, Holders, Telling};
 use crate::core::vote::{Ballot, ReleasePlan, Shared};
 use crate::kinds::contract::reply;
 use crate::node::Request;
@@ -26,7 +26,7 @@ pub(super) struct Order {
 #[derive(Debug)]
 enum Stage {
     Asking(Rc<FanOut<Holders>>),
-    Forcing { owners: Vec<Vec<u8>>, round: Rc<FanOut<Forcing>> },
+    Forcing { owners: Vec<Vec<u8>>, round: Rc<FanOut<Telling>> },
     Done,
 }
 
@@ -89,7 +89,7 @@ impl Order {
         let now = cx.now();
         let plan = ForcePlan::new(cx.settings.max_ttl, cx.settings.node_timeout, now);
         let note = Note::Order { order };
-        let round = Rc::new(FanOut::new(Forcing::new(cx.settings.nodes), reply::force, note));
+        let round = Rc::new(FanOut::new(Telling::new(cx.settings.nodes), reply::force, note));
         owners.iter().for_each(|owner| cx.net.checks.is_being_forced(owner));
         for worker in &mut client.workers {
             let request = force_request(&key(name), &owners, plan.tombstones_live);

@@ -2,10 +2,7 @@
 
 use std::time::Duration;
 
-use super::super::base::{Mechanism, Rule, Time, drift, majority};
-use super::super::base::{Tally, Verdict};
-use super::super::link::Via;
-use super::super::vote::{Ballot, Failure};
+use super::super::base::{Mechanism, Rule, Time, drift};
 
 /// How the nodes are told, and for how long that matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,66 +34,10 @@ impl ForcePlan {
     }
 }
 
-/// The order to all nodes to forget the owners of one name of a lock.
-#[derive(Debug)]
-pub(crate) struct Forcing {
-    told: Tally,
-}
-
-impl Forcing {
-    pub(crate) const fn new(nodes: usize) -> Self {
-        Self { told: Tally::new(nodes, majority(nodes)) }
-    }
-
-    /// Returns whether a majority has obeyed, so that the owners have no majority any more, and get none back.
-    pub(crate) fn is_told(&self) -> bool {
-        self.told.verdict() == Verdict::Won
-    }
-}
-
-impl Ballot for Forcing {
-    /// How many of the owners had the lock on the node.
-    type Vote = u64;
-
-    fn sending(&mut self, _node: usize, _via: Via, _now: Time) -> bool {
-        // Whoever waits for it or not: the order is kept for nodes that are down.
-        true
-    }
-
-    fn unsent(&mut self, _node: usize) {}
-
-    fn vote(&mut self, _node: usize, _taken: u64) {
-        self.told.yes();
-    }
-
-    fn fail(&mut self, _node: usize, _failure: Failure) {
-        self.told.no();
-    }
-
-    fn decided(&self) -> bool {
-        self.told.verdict() != Verdict::Pending
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::super::base::without;
     use super::*;
-
-    #[test]
-    fn a_majority_that_was_told_is_enough_and_less_is_not() {
-        let mut forcing = Forcing::new(5);
-        forcing.vote(0, 1);
-        forcing.fail(1, Failure::NotSent);
-        forcing.vote(2, 0);
-        assert!(!forcing.decided());
-        forcing.vote(4, 1);
-        assert!(forcing.decided() && forcing.is_told());
-        let mut forcing = Forcing::new(3);
-        forcing.fail(0, Failure::Unknown);
-        forcing.fail(1, Failure::Error);
-        assert!(forcing.decided() && !forcing.is_told());
-    }
 
     #[test]
     fn tombstones_outlive_all_that_the_forced_have_asked_for() {

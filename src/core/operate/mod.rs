@@ -5,8 +5,10 @@
 mod forcing;
 mod holders;
 mod scan;
+mod telling;
 
-pub(crate) use forcing::{ForcePlan, Forcing};
+pub(crate) use forcing::ForcePlan;
 pub use holders::{HeldAs, KeyLayout, LockState};
 pub(crate) use holders::{HeldKey, HolderVote, Holders};
 pub(crate) use scan::{Scan, ScanVote};
+pub(crate) use telling::Telling;
