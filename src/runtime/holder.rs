@@ -10,11 +10,11 @@ use crate::core::vote::FencingToken;
 use crate::risk::Risk;
 use callbacks::Call;
 pub(crate) use callbacks::Callbacks;
-use on_risk::OnRisk;
-pub(crate) use on_risk::RiskCallback;
+use latest::OnRisk;
+pub(crate) use latest::RiskCallback;
 
 mod callbacks;
-mod on_risk;
+mod latest;
 
 type Callback = Box<dyn FnOnce(LossReason) + Send>;
 
