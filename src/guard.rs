@@ -1,8 +1,6 @@
 //! A lock that is held.
 
 use std::fmt;
-use std::marker::PhantomData;
-use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,6 +12,7 @@ use crate::core::vote::FencingToken;
 use crate::error::Error;
 use crate::ident::{Name, NameText, write_with_names};
 use crate::process::Process;
+use crate::release_request::ReleaseRequest;
 use crate::risk::Risk;
 use crate::runtime::held::Held;
 use crate::runtime::hold::Hold;
@@ -81,6 +80,10 @@ impl fmt::Display for Mode {
 }
 
 impl Guard {
+    pub(crate) const fn of(hold: Hold) -> Self {
+        Self { hold }
+    }
+
     /// It shares the lock from now on. In a child by fork it does nothing: the lock is the parent's.
     pub(crate) fn downgrade(self) -> Self {
         if !self.process().is_this() {
@@ -267,7 +270,7 @@ impl Guard {
     #[must_use]
     pub fn at_risk(&self) -> &Receiver<Risk> {
         match self.process().is_this() {
-            true => self.hold.notice.at_risk(),
+            true => self.hold.notice.messages(),
             false => &holder::ended().at_risk,
         }
     }
@@ -281,6 +284,56 @@ impl Guard {
     pub fn on_at_risk(&self, callback: impl FnMut(Risk) + Send + 'static) {
         if self.process().is_this() {
             self.held().call_at_risk(&self.hold, Box::new(callback));
+        }
+    }
+
+    /// Gets the latest request to give the lock up, which somebody has made by
+    /// [`ask_to_release`](crate::Handle::ask_to_release). Ends when the lock is lost or given back.
+    ///
+    /// It forces nothing: the holder ends its work in order and gives the lock back, or goes on. Each request is told once. A lock
+    /// whose holder has heard of one is left to other processes when it is given back: no other thread of this process gets it
+    /// without asking the nodes.
+    ///
+    /// **A holder is told only if it calls this, or [`on_asked`](Self::on_asked).** From that call on a connection to each node
+    /// listens for requests, so that one is told within a moment. Each renewal and each [`extend`](Self::extend) looks for them
+    /// as well, in case a message was lost. So does that call, for a request that was made before.
+    ///
+    /// The channel has room for one message, and a later one replaces it. A clone of it reads from the same channel.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use quorlock::crossbeam_channel::select;
+    ///
+    /// # let locks = quorlock::Quorlock::builder().nodes(["redis://a"]).build()?;
+    /// # let (_sender, work) = quorlock::crossbeam_channel::unbounded::<u32>();
+    /// let guard = locks.lock("imports")?;
+    /// loop {
+    ///     select! {
+    ///         recv(guard.asked()) -> request => break, // between two items: others may have the lock
+    ///         recv(work) -> item => { /* .. */ }
+    ///     }
+    /// }
+    /// guard.unlock()?;
+    /// # Ok::<(), quorlock::Error>(())
+    /// ```
+    #[must_use]
+    pub fn asked(&self) -> &Receiver<ReleaseRequest> {
+        if !self.process().is_this() {
+            return &holder::ended().asked;
+        }
+        self.held().hear_asks();
+        self.hold.notice.messages()
+    }
+
+    /// Has `callback` called with each request to give the lock up, on another thread: see [`asked`](Self::asked). A callback that is
+    /// still at work gets the latest request when it returns. No call begins once the lock is lost or given back.
+    ///
+    /// It may block, panic, unlock or drop the guard, as that of [`on_lost`](Self::on_lost) may, and runs on the same threads. Do
+    /// not move the guard into its own callback: it would be dropped only after the loss.
+    pub fn on_asked(&self, callback: impl FnMut(ReleaseRequest) + Send + 'static) {
+        if self.process().is_this() {
+            self.held().call_asked(&self.hold, Box::new(callback));
         }
     }
 
@@ -367,164 +420,6 @@ impl Guard {
     pub fn unlock(self) -> Result<(), Error> {
         self.process().check()?;
         self.hold.give_back_and_wait()
-    }
-}
-
-/// What the guards of all kinds of locks can do, for code that is generic over kinds.
-///
-/// # Examples
-///
-/// ```no_run
-/// use quorlock::{Error, Handle, LockGuard, LockKind};
-///
-/// /// Does one step after the other, as long as the lock is ours.
-/// fn protected<K: LockKind>(lock: &Handle<K>, steps: &[fn()]) -> Result<(), Error> {
-///     let guard = lock.lock()?;
-///     for step in steps {
-///         guard.check()?;
-///         step();
-///     }
-///     guard.unlock()
-/// }
-/// ```
-#[allow(private_bounds, reason = "how a guard is made is nobody else's")]
-pub trait LockGuard: sealed::Guard + fmt::Debug + fmt::Display {
-    /// The names of the lock, without the key prefix: in order, and each of them once.
-    fn names(&self) -> impl Iterator<Item = &[u8]> {
-        self.guard().names()
-    }
-
-    /// The owner of the lock's keys on the nodes, as [`Guard::owner`] says.
-    #[must_use]
-    fn owner(&self) -> &str {
-        self.guard().owner()
-    }
-
-    /// What the lock rests on, as [`Guard::mode`] says.
-    #[must_use]
-    fn mode(&self) -> Mode {
-        self.guard().mode()
-    }
-
-    /// The fencing token, as [`Guard::token`] says.
-    #[must_use]
-    fn token(&self) -> Option<FencingToken> {
-        self.guard().token()
-    }
-
-    /// How much longer the lock is certainly ours, as [`Guard::remaining`] says.
-    #[must_use]
-    fn remaining(&self) -> Duration {
-        self.guard().remaining()
-    }
-
-    /// Makes sure that the lock is still ours, as [`Guard::check`] does.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Guard::check`].
-    fn check(&self) -> Result<(), Error> {
-        self.guard().check()
-    }
-
-    /// Gets one message when the lock is lost, as [`Guard::lost`] says.
-    #[must_use]
-    fn lost(&self) -> &Receiver<LossReason> {
-        self.guard().lost()
-    }
-
-    /// Has `callback` called when the lock is lost, as [`Guard::on_lost`] does.
-    fn on_lost(&self, callback: impl FnOnce(LossReason) + Send + 'static) {
-        self.guard().on_lost(callback);
-    }
-
-    /// Gets the latest message about the risk to the lock, as [`Guard::at_risk`] says.
-    #[must_use]
-    fn at_risk(&self) -> &Receiver<Risk> {
-        self.guard().at_risk()
-    }
-
-    /// Has `callback` called with each message about the risk to the lock, as [`Guard::on_at_risk`] does.
-    fn on_at_risk(&self, callback: impl FnMut(Risk) + Send + 'static) {
-        self.guard().on_at_risk(callback);
-    }
-
-    /// Has the lock live for `ttl` from now on at least, as [`Guard::extend`] does.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Guard::extend`].
-    fn extend(&self, ttl: Duration) -> Result<(), Error> {
-        self.guard().extend(ttl)
-    }
-
-    /// Returns true if the lock is valid until its `max_hold` is over, as [`Guard::ends_by_max_hold`] does.
-    #[doc(hidden)]
-    #[must_use]
-    fn ends_by_max_hold(&self) -> bool {
-        self.guard().ends_by_max_hold()
-    }
-
-    /// Has the lock free as soon as it is given back, as [`Guard::waive_min_hold`] does.
-    fn waive_min_hold(&self) {
-        self.guard().waive_min_hold();
-    }
-
-    /// Gives the lock back, as [`Guard::unlock`] does.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Guard::unlock`].
-    fn unlock(self) -> Result<(), Error> {
-        self.into_guard().unlock()
-    }
-}
-
-/// The name in the compiler's message if such a guard is sent to another thread.
-pub(crate) trait GuardStaysOnItsThread {}
-
-/// A guard with this in it is neither `Send` nor `Sync`.
-pub(crate) type StaysOnItsThread =
-    PhantomData<dyn GuardStaysOnItsThread + Unpin + UnwindSafe + RefUnwindSafe>;
-
-pub(crate) mod sealed {
-    use super::Guard as Shared;
-    use crate::error::{Error, ErrorKind};
-    use crate::runtime::hold::Hold;
-
-    /// How guards are made, and what all of them have in them. A kind whose guards stay on their thread wraps
-    /// this one.
-    pub(crate) trait Guard: Sized {
-        fn new(hold: Hold) -> Self;
-
-        fn guard(&self) -> &Shared;
-
-        fn into_guard(self) -> Shared;
-
-        /// The end of a critical section: whether it was protected. That a release which was sent has
-        /// not been confirmed does not matter for that.
-        fn finish(self) -> Result<(), Error> {
-            match self.into_guard().unlock() {
-                Err(error) if error.kind() == ErrorKind::NoQuorum => Ok(()),
-                result => result,
-            }
-        }
-    }
-}
-
-impl LockGuard for Guard {}
-
-impl sealed::Guard for Guard {
-    fn new(hold: Hold) -> Self {
-        Self { hold }
-    }
-
-    fn guard(&self) -> &Self {
-        self
-    }
-
-    fn into_guard(self) -> Self {
-        self
     }
 }
 

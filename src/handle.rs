@@ -11,9 +11,9 @@ use crate::core::hold::Terms;
 use crate::core::operate::LockState;
 use crate::core::vote::{MOST_PERMITS, PermitsWanted};
 use crate::error::Error;
-use crate::guard::{self, LockGuard};
 use crate::holders::HolderReport;
 use crate::ident::{Name, NameText, Names, write_with_names};
+use crate::lock_guard::{self, LockGuard};
 use crate::runtime::administration;
 use crate::runtime::call;
 use crate::runtime::claim::Wanted;
@@ -250,7 +250,7 @@ impl<K: LockKind> Handle<K> {
         let wait = wait.into();
         let wanted = self.wanted()?;
         let hold = call::acquire(coordinator, &wanted, wait.patience(), wait.cancel())?;
-        Ok(guard::sealed::Guard::new(hold))
+        Ok(lock_guard::sealed::Guard::new(hold))
     }
 
     /// Runs `critical` while holding the lock, as [`Quorlock::with_lock`](crate::Quorlock::with_lock) does.
@@ -358,6 +358,41 @@ impl<K: LockKind> Handle<K> {
     /// Those of [`holder`](Self::holder).
     pub fn remaining_ttl(&self) -> Result<Option<Duration>, Error> {
         Ok(self.holder()?.remaining_ttl())
+    }
+
+    /// Asks the holders of the lock to give it up, whatever its kind is: to do something else first, or to stop a host. Returns
+    /// true if somebody has it, and false if nobody does.
+    ///
+    /// **It forces nothing, and waits for nobody**: a holder is told only if it listens ([`Guard::asked`](crate::Guard::asked)), and
+    /// gives the lock up when it can, or not at all. To get the lock, take it as ever, before or after this call. A lock that was
+    /// given up is left to other processes.
+    ///
+    /// `reason` is shown to the holder: at most 256 bytes, without control characters; it may be empty. First the nodes are asked who has
+    /// the lock; then each of them keeps the request for exactly those owners, for as long as the lock's key lives without a renewal, and
+    /// sends a message. So a holder that renews hears of it although the message was lost, and a later holder does not. A
+    /// further request replaces the one before. Of many holders a hundred are asked.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`holder`](Self::holder): then nobody was asked. [`NoQuorum`](crate::ErrorKind::NoQuorum), too, if fewer than a majority
+    /// of the nodes took the request, which the holder may still hear of; or if a holder may be there whom no node has named, since too
+    /// many nodes may have forgotten locks. [`WrongKind`](crate::ErrorKind::WrongKind) if the name belongs to something that is no
+    /// lock; [`Config`](crate::ErrorKind::Config) for a reason that is too long, or has control characters.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # let locks = quorlock::Quorlock::builder().nodes(["redis://a"]).build()?;
+    /// let imports = locks.mutex("imports");
+    /// if imports.ask_to_release("the database is upgraded")? {
+    ///     println!("its holder was asked");
+    /// }
+    /// let guard = imports.lock()?;
+    /// # Ok::<(), quorlock::Error>(())
+    /// ```
+    pub fn ask_to_release(&self, reason: impl AsRef<str>) -> Result<bool, Error> {
+        let (state, names) = (self.shared.coordinator.state(), self.checked_names()?);
+        administration::ask_to_release(state, &names, reason.as_ref())
     }
 
     /// Takes the lock from whoever has it on any node, and gives it to nobody: the next caller gets it at once, with a
@@ -469,7 +504,7 @@ fn run<G: LockGuard, R>(
 ) -> Result<R, WithLockError<R>> {
     let guard = locked.map_err(WithLockError::NotLocked)?;
     let result = critical(&guard);
-    match guard::sealed::Guard::finish(guard) {
+    match lock_guard::sealed::Guard::finish(guard) {
         Ok(()) => Ok(result),
         Err(error) => Err(WithLockError::Lost { error, result }),
     }

@@ -9,15 +9,16 @@ mod owner;
 
 pub use owner::Owner;
 pub(crate) use owner::{
-    WRITES, candidate_label, forms_of, kept_text, label_of, owner_text, owner_text_with_thread,
-    queued_text, random_owner, random_text, value_of, wrong_label,
+    WRITES, candidate_label, forms_of, is_kept, kept_text, label_of, owner_text,
+    owner_text_with_thread, queued_text, random_owner, random_text, value_of, wrong_label,
 };
 
 /// The longest name, in bytes: as long as the longest path on Linux, which is a popular name.
 pub(crate) const LONGEST: usize = 4_096;
 
 /// The endings of keys that are kept beside a node, or beside locks, always together with braces.
-const AUXILIARY: [&str; 10] = [
+const AUXILIARY: [&str; 11] = [
+    ":asked",
     ":fence",
     ":forced",
     ":mark",
@@ -265,6 +266,18 @@ pub(crate) fn tombstone_key(key: &[u8], owner: &[u8]) -> Vec<u8> {
     [key, b"{", owner, b"}:forced"].concat()
 }
 
+/// Where a node keeps the request to `owner` to give the lock with that key up. It begins as the lock's key does, as the tombstone's
+/// does. An owner is asked as one, whether it reads or writes.
+pub(crate) fn request_key(key: &[u8], owner: &[u8]) -> Vec<u8> {
+    let owner = owner.strip_suffix(WRITES.as_bytes()).unwrap_or(owner);
+    [key, b"{", owner, b"}:asked"].concat()
+}
+
+/// The channel on which a node tells the holders of the lock with that key that they are asked to give it up.
+pub(crate) fn asked_channel(key: &[u8]) -> Vec<u8> {
+    [b"{", key, b"}:asked"].concat()
+}
+
 /// The channel on which a node tells that it was given the lock with that key back.
 pub(crate) fn release_channel(key: &[u8]) -> Vec<u8> {
     [b"{", key, b"}:released"].concat()
@@ -356,7 +369,9 @@ mod tests {
         assert!(refused("quorlock:", b"kafka:offset").is_none(), "without braces it is nobody's");
         assert!(refused("", b"").is_some_and(|message| message.contains("empty")));
         assert!(refused("", &[b'a'; 1 << 20]).is_some_and(|message| message.contains("1048576")));
-        for name in ["{orders/42}:fence", "a{b}c:fence", "{quorlock}:mark", "a{b}:forced"] {
+        for name in
+            ["{orders/42}:fence", "a{b}c:fence", "{quorlock}:mark", "a{b}:forced", "a{b}:asked"]
+        {
             let message = refused("", name.as_bytes());
             assert!(message.is_some_and(|message| message.contains("quorlock's own")), "{name}");
         }

@@ -94,6 +94,7 @@ mod handle;
 mod holders;
 mod ident;
 mod kinds;
+mod lock_guard;
 mod node;
 mod observe;
 pub mod guarantees {
@@ -120,6 +121,7 @@ mod optional;
 mod process;
 mod random;
 mod rate_limit;
+mod release_request;
 mod risk;
 mod runtime;
 mod rw_lock;
@@ -142,22 +144,24 @@ pub use core::base::HoldClass;
 pub use core::hold::{LossReason, RiskReason};
 pub use core::operate::{HeldAs, KeyLayout, LockState};
 pub use core::vote::FencingToken;
-/// The channels of [`Guard::lost`], [`Guard::at_risk`] and [`Wait::cancelled_by`], in the version that this crate uses.
+/// The channels of [`Guard::lost`], [`Guard::at_risk`], [`Guard::asked`] and [`Wait::cancelled_by`], in the version that this crate uses.
 #[doc(no_inline)]
 pub use crossbeam_channel;
 #[cfg(feature = "diagnosis")]
 pub use diagnosis::{Check, Diagnosis, Finding, NodeDiagnosis, Severity};
 pub use election::{Candidate, Election, Leader, Leadership, Leaving, Observer};
 pub use error::{Error, ErrorKind, NodeFault};
-pub use guard::{Guard, LockGuard, Mode};
+pub use guard::{Guard, Mode};
 pub use handle::{Handle, LockKind, OneName};
 pub use holders::{
     HeldLocks, Holder, HolderReport, Incomplete, NameReport, NodeAnswer, NodeReport,
 };
 pub use ident::Owner;
 pub use kinds::*;
+pub use lock_guard::LockGuard;
 pub use optional::OptionalGuard;
 pub use rate_limit::RateLimit;
+pub use release_request::ReleaseRequest;
 pub use risk::Risk;
 pub use rw_lock::RwLock;
 pub use semaphore::Semaphore;

@@ -8,6 +8,7 @@ use crate::core::base::{exact, rounded};
 use crate::core::hold::LossReason;
 use crate::error::{Error, Grouped, NodeFault};
 use crate::ident::{Names, Owner};
+use crate::release_request::ReleaseRequest;
 use crate::risk::Risk;
 use crate::terms::{KEY_PREFIX, MAX_TTL};
 
@@ -254,6 +255,17 @@ pub(crate) fn lost(names: &Names, owner: &str, reason: LossReason, faults: &[Nod
         %reason,
         reasons = shown(faults),
         "a lock that is held was lost: stop what it protects; somebody else may hold it now"
+    );
+}
+
+/// Somebody asks the holders of a lock to give it up.
+pub(crate) fn asked(names: &Names, owner: &str, request: &ReleaseRequest) {
+    tracing::info!(
+        target: "quorlock",
+        lock = %names.text(),
+        %owner,
+        reason = %request.reason,
+        "the holder of a lock is asked to give it up"
     );
 }
 

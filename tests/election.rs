@@ -126,8 +126,28 @@ fn a_candidate_that_resigns_lets_another_one_lead() {
     });
     let terms = terms.into_inner();
     assert!(terms.is_sorted_by(|(before, _), (after, _)| before < after), "{terms:?}");
+    // The last term of the one that is done may be followed by further ones of the other. An attempt of the other one that failed may
+    // pass for a term of it, on a slow machine.
     let in_turn = terms.windows(2).filter(|pair| pair[0].1 != pair[1].1).count();
-    assert!(in_turn >= 8, "{terms:?}");
+    assert!(in_turn >= 7, "{terms:?}");
+}
+
+/// The leader resigns, is asked to, and hears that only once.
+#[test]
+fn a_leader_that_is_asked_to_resign_hears_of_it_and_leads_until_it_does() {
+    let servers = Servers::start(3);
+    let (first, second) = (client(&servers), client(&servers));
+    let (stands, next) = (election(&first, "one"), election(&second, "two"));
+    assert!(!next.ask_to_resign("nobody leads").expect("a majority is healthy"));
+    let leads = stands.campaign().expect("a majority is healthy");
+    for _ in 0..2 {
+        assert!(next.ask_to_resign("deploy").expect("a majority is healthy"));
+    }
+    let leaving = leads.leaving().recv_timeout(LIMIT).expect("it is told");
+    assert_eq!(leaving.to_string(), "asked to release it: deploy");
+    assert!(matches!(leaving, Leaving::Asked(_)) && leads.is_leader());
+    leads.resign().expect("a majority is healthy");
+    next.campaign().expect("a majority is healthy").resign().expect("a majority is healthy");
 }
 
 #[test]

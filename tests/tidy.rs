@@ -486,7 +486,16 @@ fn functions(text: &str) -> Vec<Function> {
 const LAYERS: [&[&str]; 5] = [
     &["core"],
     &[
-        "clock", "error", "holders", "ident", "observe", "process", "random", "risk", "stats",
+        "clock",
+        "error",
+        "holders",
+        "ident",
+        "observe",
+        "process",
+        "random",
+        "release_request",
+        "risk",
+        "stats",
         "terms",
     ],
     &["embedded", "node"],

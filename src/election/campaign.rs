@@ -206,6 +206,16 @@ impl Election {
         observer::leader(&self.lock)
     }
 
+    /// Asks the leader to resign, as [`Handle::ask_to_release`](crate::Handle::ask_to_release) does. Its
+    /// [`leaving`](super::Leadership::leaving) gets the request. Returns true if somebody leads, and false if nobody does.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Handle::ask_to_release`](crate::Handle::ask_to_release).
+    pub fn ask_to_resign(&self, reason: impl AsRef<str>) -> Result<bool, Error> {
+        self.lock.ask_to_release(reason)
+    }
+
     /// Observes who leads from now on, without taking part in the election.
     ///
     /// # Errors

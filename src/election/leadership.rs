@@ -10,6 +10,7 @@ use crate::core::hold::LossReason;
 use crate::core::vote::FencingToken;
 use crate::error::Error;
 use crate::guard::Guard;
+use crate::release_request::ReleaseRequest;
 use crate::risk::Risk;
 
 /// Why a leader has to leave, or has left.
@@ -20,6 +21,8 @@ pub enum Leaving {
     AtRisk(Risk),
     /// The term is lost.
     Lost(LossReason),
+    /// Somebody asks the leader to resign. The term goes on until it does.
+    Asked(ReleaseRequest),
     /// [`run`](super::Election::run) was told to stop, or the [`Candidate`](super::Candidate) was.
     Stopped,
 }
@@ -29,6 +32,7 @@ impl fmt::Display for Leaving {
         match self {
             Self::AtRisk(risk) => risk.fmt(f),
             Self::Lost(reason) => write!(f, "lost: {reason}"),
+            Self::Asked(request) => request.fmt(f),
             Self::Stopped => f.write_str("told to stop"),
         }
     }
@@ -55,12 +59,17 @@ impl Leadership {
     pub(super) fn new(guard: Guard, term: FencingToken) -> Self {
         ended();
         // There is room for one message of each kind.
-        let (leave, leaving) = bounded(3);
-        let (at_risk, lost) = (leave.clone(), leave.clone());
-        let mut is_told = false;
+        let (leave, leaving) = bounded(4);
+        let (at_risk, lost, asked) = (leave.clone(), leave.clone(), leave.clone());
+        let (mut is_told, mut was_asked) = (false, false);
         guard.on_at_risk(move |risk| {
             if risk.is_at_risk() && !std::mem::replace(&mut is_told, true) {
                 let _ = at_risk.try_send(Leaving::AtRisk(risk));
+            }
+        });
+        guard.on_asked(move |request| {
+            if !std::mem::replace(&mut was_asked, true) {
+                let _ = asked.try_send(Leaving::Asked(request));
             }
         });
         guard.on_lost(move |reason| _ = lost.try_send(Leaving::Lost(reason)));
@@ -94,11 +103,12 @@ impl Leadership {
         self.guard.check()
     }
 
-    /// Gets a message when the leader has to leave: a margin before its term ends, if its renewals fail; when the term is lost; and
-    /// when [`run`](super::Election::run) is told to stop. Each of these is told once. The term is still valid in the first and the last
-    /// case, so that the leader can end its work in order.
+    /// Gets a message when the leader has to leave: a margin before its term ends, if its renewals fail; when the term is lost;
+    /// when somebody [asks it to resign](super::Election::ask_to_resign); and when [`run`](super::Election::run) is told to stop. Each of
+    /// these is told once. Unless the term is lost it is still valid then, so that the leader can end its work in order.
     ///
-    /// After the message the renewals go on. If they recover, the term goes on, too, until the leader resigns.
+    /// After the message the renewals go on. If they recover, the term goes on, too, until the leader resigns. To a request it may
+    /// also pay no heed.
     #[must_use]
     pub fn leaving(&self) -> &Receiver<Leaving> {
         if self.guard.is_of_this_process() { &self.leaving } else { ended() }

@@ -122,6 +122,11 @@ pub(crate) fn kept_text(owner: &str) -> String {
     [owner, KEPT].concat()
 }
 
+/// Returns true if that is in place of the owner under the key of such a lock.
+pub(crate) fn is_kept(owner: &[u8]) -> bool {
+    owner.ends_with(KEPT.as_bytes())
+}
+
 /// Of how many characters at the end of an owner text no two attempts of one caller have the same: the lower half of the
 /// random number, as [`random_text`] writes it.
 const OF_ATTEMPT: usize = 18;
@@ -243,6 +248,7 @@ mod tests {
         let both = ["a#b", "a#b#kept"].map(|owner| owner.as_bytes().to_vec());
         assert!(both.iter().all(|owner| forms_of(owner) == both));
         assert_eq!(kept_text("a#b").as_bytes(), both[1]);
+        assert_eq!(both.each_ref().map(|owner| is_kept(owner)), [false, true]);
         let [holding, kept] = both.map(Owner::new);
         assert_eq!(holding.before_keeping(), None);
         assert_eq!(kept.before_keeping(), Some(holding));

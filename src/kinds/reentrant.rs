@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::ops::Deref;
 
 use crate::error::Error;
-use crate::guard::{Guard, LockGuard, StaysOnItsThread, sealed as of_guards};
+use crate::guard::Guard;
 use crate::handle::{Handle, LockKind, OneName, sealed};
 use crate::ident::{owner_text_with_thread, redisson_channel};
 #[cfg(all(test, feature = "embedded"))]
@@ -13,6 +13,7 @@ use crate::kinds::contract::holders;
 use crate::kinds::contract::kind::Kind;
 use crate::kinds::contract::layout::{Layout, ScriptCall};
 use crate::kinds::contract::reply;
+use crate::lock_guard::{LockGuard, StaysOnItsThread, sealed as of_guards};
 use crate::node::Script;
 use crate::runtime::hold::Hold;
 

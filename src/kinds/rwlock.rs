@@ -7,7 +7,7 @@ use std::ops::Deref;
 
 use crate::core::base::HoldClass;
 use crate::error::Error;
-use crate::guard::{Guard, LockGuard, StaysOnItsThread, sealed as of_guards};
+use crate::guard::Guard;
 use crate::handle::{LockKind, OneName, sealed};
 use crate::ident::{WRITES, owner_text_with_thread, redisson_rwlock_channel, write_with_names};
 #[cfg(all(test, feature = "embedded"))]
@@ -15,6 +15,7 @@ use crate::kinds::contract::holders;
 use crate::kinds::contract::kind::{Kind, Order};
 use crate::kinds::contract::layout::{Argument, Key, Layout, ScriptCall};
 use crate::kinds::contract::reply;
+use crate::lock_guard::{LockGuard, StaysOnItsThread, sealed as of_guards};
 use crate::node::Script;
 use crate::runtime::hold::Hold;
 

@@ -130,7 +130,7 @@ fn script_reply(value: Value) {
         let shown = NodeAnswer::new(&vote).to_string();
         assert!(is_printable(&shown) && shown.len() < 8_192, "{shown}");
     }
-    let _ = (reply::force(&value), reply::scan(&value));
+    let _ = (reply::telling(&value), reply::scan(&value));
     let now = Time::from_start(TIMEOUT);
     if let Some(probe) = admit::read(&value, Time::default(), now) {
         assert!(is_printable(probe.identity.run_id()) && probe.identity.run_id().len() <= 64);

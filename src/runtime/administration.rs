@@ -1,4 +1,5 @@
-//! What operators ask of a lock that they do not hold: who has it, and that it is taken from them.
+//! The requests about a lock by callers that do not hold it: a report of its holders, a request to them to give it up, and its removal
+//! by force.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -7,23 +8,27 @@ use std::time::Duration;
 use crossbeam_channel::never;
 
 use crate::clock;
-use crate::core::operate::{ForcePlan, Holders, Telling};
+use crate::core::operate::{ForcePlan, Holders, LockState, Telling};
 use crate::core::vote::Shared;
 use crate::error::{Error, ErrorKind, NodeFault};
 use crate::holders::{HolderReport, NameReport};
 use crate::ident::{
-    Name, Names, Owner, fence_key, forms_of, queue_key, read_timeout_key, reads_prefix,
-    redisson_channel, redisson_rwlock_channel, release_channel, tombstone_key,
+    Name, Names, Owner, asked_channel, fence_key, forms_of, is_kept, queue_key, random_owner,
+    random_text, read_timeout_key, reads_prefix, redisson_channel, redisson_rwlock_channel,
+    release_channel, request_key, tombstone_key,
 };
 use crate::kinds::contract::reply;
 use crate::node::{Ask, Part, Request, Script, Sink};
 use crate::observe;
+use crate::release_request::check_reason;
 use crate::runtime::client_state::ClientState;
 use crate::runtime::fan_out::{FanOut, Interrupts, Woken};
 use crate::terms::{KEY_PREFIX, MAX_TTL};
 
 static HOLDER: Script = Script::new(include_str!("../../lua/node/holder.lua"));
 static FORCE: Script = Script::new(include_str!("../../lua/node/force.lua"));
+static ASK: Script = Script::new(include_str!("../../lua/node/ask.lua"));
+static ASKED: Script = Script::new(include_str!("../../lua/node/asked.lua"));
 
 /// Asks a node who has the lock with that key.
 pub(crate) fn holder_request(key: &[u8], mark_key: &[u8], fencing: bool) -> Request {
@@ -52,6 +57,24 @@ pub(crate) fn force_request(key: &[u8], owners: &[Vec<u8>], tombstones_live: Dur
     parts.push(Part::Bytes(&of_rwlocks));
     parts.extend(owners.iter().map(|owner| Part::Bytes(owner)));
     Request::new(&FORCE, keys, &parts)
+}
+
+/// Has a node ask `owners` to give the lock with that key up. No two requests have the same `id`.
+pub(crate) fn ask_request(key: &[u8], owners: &[Vec<u8>], id: &str, reason: &str) -> Request {
+    let keys: BTreeSet<_> = owners.iter().map(|owner| request_key(key, owner)).collect();
+    let (text, channel) = ([id, " ", reason].concat(), asked_channel(key));
+    let mut parts = vec![Part::Bytes(key)];
+    parts.extend(keys.iter().map(|key| Part::Bytes(key)));
+    let keys = parts.len();
+    parts.extend([Part::Bytes(text.as_bytes()), Part::Bytes(&channel)]);
+    Request::new(&ASK, keys, &parts)
+}
+
+/// Reads on a node whether `owner` is asked to give the lock with these names up.
+pub(crate) fn asked_request(names: &Names, owner: &str) -> Request {
+    let keys: Vec<_> = names.keys().map(|key| request_key(key, owner.as_bytes())).collect();
+    let parts: Vec<_> = keys.iter().map(|key| Part::Bytes(key)).collect();
+    Request::new(&ASKED, parts.len(), &parts)
 }
 
 /// What the nodes have said of one name.
@@ -88,12 +111,66 @@ pub(crate) fn force_unlock(client: &ClientState, names: &Names) -> Result<bool, 
     let forced: Vec<_> = seen.into_iter().filter(|(_, owners, _)| !owners.is_empty()).collect();
     if forced.is_empty() {
         return match heard.iter().any(|it| it.round.with(|said| said.has_no_lock())) {
-            true => Err(no_lock(names)),
+            true => Err(no_lock(names, "cannot be forced open")),
             false => all_are_known(client, names, &heard).map(|()| false),
         };
     }
     take(client, names, forced)?;
     all_are_known(client, names, &heard).map(|()| true)
+}
+
+/// Asks the holders of the lock with these names to give it up. Returns whether anybody had it.
+pub(crate) fn ask_to_release(
+    client: &ClientState,
+    names: &Names,
+    reason: &str,
+) -> Result<bool, Error> {
+    check_reason(reason)?;
+    let heard = ask(client, names)?;
+    let working = heard.iter().map(|it| (it.name, it.round.with(|said| working_owners(said))));
+    let asked: Vec<_> = working.filter(|(_, owners)| !owners.is_empty()).collect();
+    if asked.is_empty() {
+        return match heard.iter().any(|it| it.round.with(|said| said.has_no_lock())) {
+            true => Err(no_lock(names, "has no holder to ask")),
+            false => all_are_known(client, names, &heard).map(|()| false),
+        };
+    }
+    let (id, nodes) = (random_text(random_owner()), client.nodes());
+    let answer_by = clock::now().after(client.settings().node_timeout);
+    let rounds = asked.iter().map(|(name, owners)| {
+        let request = Arc::new(ask_request(name.key(), owners, &id, reason));
+        let round = FanOut::new(Telling::new(nodes.len()), reply::telling, client.names());
+        round.ask(nodes, &Ask::Anyway(request));
+        round
+    });
+    let rounds: Vec<_> = rounds.collect();
+    for round in &rounds {
+        round.wait_uninterrupted(&mut None, answer_by);
+    }
+    match rounds.iter().find(|round| !round.with(|telling| telling.is_told())) {
+        None => Ok(true),
+        Some(round) => {
+            let message = format!(
+                "the holder of {names} may not hear that it is asked to release it: too few nodes took the request. \
+                 Ask again when they can be reached"
+            );
+            let faults = round.faults(nodes, answer_by);
+            Err(Error::new(ErrorKind::NoQuorum, message).with_faults(faults))
+        }
+    }
+}
+
+/// Returns the owners that may hold the lock, and have not given it back. None, if a majority says that nobody does, although some
+/// node has not been told of a release yet.
+fn working_owners(said: &Holders) -> Vec<Vec<u8>> {
+    let holdings = said.holdings();
+    let is_kept_only = !holdings.is_empty() && holdings.iter().all(|held| is_kept(&held.owner));
+    if is_kept_only || said.state() == LockState::Free {
+        return Vec::new();
+    }
+    let mut owners = said.seen();
+    owners.retain(|owner| !is_kept(owner));
+    owners
 }
 
 /// Takes the lock with these names from that owner, whoever else has it.
@@ -151,7 +228,7 @@ fn all_are_known(
     };
     let message = format!(
         "{names} may have a holder whom no node has named, and who keeps it: too few nodes certainly remember all \
-         locks. Force it open once more when they have run for {MAX_TTL} since their restart"
+         locks. Try again when they have run for {MAX_TTL} since their restart"
     );
     let what = "it may have forgotten locks, and names no holder";
     let forgetful = round.with(|said| said.forgetful());
@@ -169,7 +246,7 @@ fn tell(
 ) -> Arc<FanOut<Telling>> {
     let request = Arc::new(force_request(name.key(), owners, plan.tombstones_live));
     let nodes = client.nodes();
-    let round = FanOut::new(Telling::new(nodes.len()), reply::force, client.names());
+    let round = FanOut::new(Telling::new(nodes.len()), reply::telling, client.names());
     round.expect(0..nodes.len());
     let sink: Arc<dyn Sink> = round.clone();
     for node in nodes {
@@ -230,9 +307,9 @@ fn faults(client: &ClientState, round: &Arc<FanOut<Holders>>) -> Vec<NodeFault> 
     round.faults(client.nodes(), answer_by)
 }
 
-fn no_lock(names: &Names) -> Error {
+fn no_lock(names: &Names, what: &str) -> Error {
     let message = format!(
-        "{names} cannot be forced open: on the nodes {} has no expiry, has another type than a \
+        "{names} {what}: on the nodes {} has no expiry, has another type than a \
          lock, or has an owner text that is too long; find out who wrote it, and delete it (DEL), or use another name or {KEY_PREFIX}",
         names.keys_text()
     );

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 use std::slice;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
@@ -20,12 +20,14 @@ use crate::kinds::contract::reply;
 use crate::node::{Driven, Node, Sink};
 use crate::observe;
 use crate::process::ThreadNumber;
+use crate::runtime::claim::Claim;
 use crate::runtime::fan_out::{Delivery, FanOut};
 use crate::runtime::holder::HoldState;
+use crate::runtime::subscriptions::{ContentionSink, Listening};
 use crate::runtime::timetable::{Entry, Timetable};
-use crate::runtime::{claim::Claim, subscriptions::ContentionSink};
 pub(crate) use ending::Ending;
 
+mod asked;
 mod ending;
 mod told;
 
@@ -75,6 +77,8 @@ pub(crate) struct Held {
     timetable: Arc<Timetable<Self>>,
     /// The place in the timetable.
     entry: Mutex<Option<Entry>>,
+    /// Present once a holder wants to hear of requests to release the lock.
+    listens: OnceLock<Listening>,
 }
 
 /// The threads of this process that want a lock as well: what a lock that is held needs of them.
@@ -125,6 +129,7 @@ impl Held {
             local_waiters,
             timetable: timetable.clone(),
             entry: Mutex::new(None),
+            listens: OnceLock::new(),
         });
         (held, hold_state)
     }
@@ -228,7 +233,7 @@ impl Held {
     }
 
     /// Carries the holder's extension. Also returns what was wrong with which node, where it was not confirmed.
-    fn prolong(&self, mut extension: Prolonging) -> (Prolonged, Vec<NodeFault>) {
+    fn prolong(self: &Arc<Self>, mut extension: Prolonging) -> (Prolonged, Vec<NodeFault>) {
         loop {
             match (self.carry_on(&mut extension, Carrier::Holder), extension.round()) {
                 (ControlFlow::Continue(Awaited::Verdict(until)), Some(round)) => {
@@ -249,7 +254,7 @@ impl Held {
 
     /// Carries a renewal or an extension on, as far as that goes without waiting. `Break`: it is over.
     pub(crate) fn carry_on(
-        &self,
+        self: &Arc<Self>,
         prolong: &mut Prolonging,
         carrier: Carrier,
     ) -> ControlFlow<Prolonged, Awaited> {
@@ -266,6 +271,10 @@ impl Held {
                     };
                     // With the mutex held: behind a release, nothing must set the key again.
                     self.claim.extend(&round, &request, delivery);
+                    if state.lock.hears_asks() {
+                        drop(state);
+                        self.read_asks(0..client.nodes().len(), delivery);
+                    }
                 }
                 ProlongStep::QuorumReached => {
                     // A subscriber of the event may be slow, and may ask for this very lock.
@@ -518,6 +527,7 @@ impl Held {
         let number = state.lock.reenter(class, now)?;
         let hold_state = HoldState::new(self.claim.token(sequence), number);
         self.warn_further(&state, &hold_state, now);
+        Self::ask_further(&state, &hold_state);
         state.hold_states.push(hold_state.clone());
         drop(state);
         Ok(hold_state)

@@ -1,4 +1,5 @@
-//! The record that a lock keeps of each present holder, and how a holder is told that the lock is at risk, and that it is lost.
+//! The record that a lock keeps of each present holder, and the messages to that holder: that the lock is at risk, that somebody
+//! asks for its release, and that it is lost.
 
 use std::sync::{Arc, OnceLock};
 
@@ -7,43 +8,79 @@ use parking_lot::Mutex;
 
 use crate::core::hold::{LossNotice, LossReason};
 use crate::core::vote::FencingToken;
+use crate::release_request::ReleaseRequest;
 use crate::risk::Risk;
 use callbacks::Call;
 pub(crate) use callbacks::Callbacks;
-use latest::OnRisk;
-pub(crate) use latest::RiskCallback;
+pub(crate) use latest::Callback;
+use latest::{Latest, Message};
 
 mod callbacks;
 mod latest;
 
-type Callback = Box<dyn FnOnce(LossReason) + Send>;
+type LossCallback = Box<dyn FnOnce(LossReason) + Send>;
 
 /// The one message about the end of a lock: see [`LossNotice`].
 pub(crate) struct Notice {
     state: Mutex<LossNotice<Open>>,
     lost: Receiver<LossReason>,
-    /// Made for the first call that asks for it.
+    /// Made for the first calls that ask for them.
     at_risk: OnceLock<Receiver<Risk>>,
+    asked: OnceLock<Receiver<ReleaseRequest>>,
 }
 
 /// How the holder is told.
-struct Open {
+pub(crate) struct Open {
     lost: Sender<LossReason>,
-    callbacks: Vec<Callback>,
-    on_risk: Option<Box<OnRisk>>,
+    callbacks: Vec<LossCallback>,
+    risk: Option<Box<Latest<Risk>>>,
+    requests: Option<Box<Latest<ReleaseRequest>>>,
 }
 
 impl Open {
-    fn on_risk(&mut self) -> &mut OnRisk {
-        self.on_risk.get_or_insert_default()
+    /// No further messages come but that of a loss. Returns what is to be dropped outside the notice's mutex.
+    fn end_messages(&mut self) -> Vec<Call> {
+        let risk = self.risk.take().map(|risk| risk.end()).filter(|ended| !ended.is_empty());
+        let requests = self.requests.take().map(|it| it.end()).filter(|ended| !ended.is_empty());
+        let risk = risk.map(|ended| Box::new(move || drop(ended)) as Call);
+        let requests = requests.map(|ended| Box::new(move || drop(ended)) as Call);
+        risk.into_iter().chain(requests).collect()
+    }
+}
+
+/// A sort of message, with its place in a notice.
+pub(crate) trait Placed: Message {
+    fn latest(open: &mut Open) -> &mut Latest<Self>;
+
+    fn receiver(notice: &Notice) -> &OnceLock<Receiver<Self>>;
+}
+
+impl Placed for Risk {
+    fn latest(open: &mut Open) -> &mut Latest<Self> {
+        open.risk.get_or_insert_default()
+    }
+
+    fn receiver(notice: &Notice) -> &OnceLock<Receiver<Self>> {
+        &notice.at_risk
+    }
+}
+
+impl Placed for ReleaseRequest {
+    fn latest(open: &mut Open) -> &mut Latest<Self> {
+        open.requests.get_or_insert_default()
+    }
+
+    fn receiver(notice: &Notice) -> &OnceLock<Receiver<Self>> {
+        &notice.asked
     }
 }
 
 impl Notice {
     pub(crate) fn new() -> Self {
         let (sender, lost) = bounded(1);
-        let open = Open { lost: sender, callbacks: Vec::new(), on_risk: None };
-        Self { state: Mutex::new(LossNotice::Open(open)), lost, at_risk: OnceLock::new() }
+        let open = Open { lost: sender, callbacks: Vec::new(), risk: None, requests: None };
+        let (at_risk, asked) = (OnceLock::new(), OnceLock::new());
+        Self { state: Mutex::new(LossNotice::Open(open)), lost, at_risk, asked }
     }
 
     /// Gets the one message; ends without one when the lock is given back.
@@ -52,7 +89,7 @@ impl Notice {
     }
 
     /// Has `callback` called on the loss; at once, on this thread, if that has happened.
-    pub(crate) fn call(&self, callback: Callback) {
+    pub(crate) fn call(&self, callback: LossCallback) {
         let reason = match &mut *self.state.lock() {
             LossNotice::Open(open) => {
                 open.callbacks.push(callback);
@@ -68,19 +105,18 @@ impl Notice {
     /// before, or given back. Nothing is called here, since a callback may block, panic, or come back to
     /// this very lock.
     pub(crate) fn lost(&self, reason: LossReason) -> Option<Callbacks> {
-        let Open { lost, callbacks, on_risk } = self.state.lock().lost(reason)?;
-        // First, so that who hears of the loss finds no warning behind it.
-        let ended = on_risk.map(|on_risk| on_risk.end()).unwrap_or_default();
+        let mut open = self.state.lock().lost(reason)?;
+        // First, so that a holder that hears of the loss finds no warning behind it.
+        let ended = open.end_messages();
+        let Open { lost, callbacks, .. } = open;
         // There is room for the one message.
         let _ = lost.try_send(reason);
         let mut calls: Vec<_> = callbacks
             .into_iter()
             .map(|callback| Box::new(move || callback(reason)) as Call)
             .collect();
-        if !ended.is_empty() {
-            // Not on this thread, which may be the timer: what they own may block when it is dropped.
-            calls.push(Box::new(move || drop(ended)));
-        }
+        // Not on this thread, which may be the timer: what they own may block when it is dropped.
+        calls.extend(ended);
         Some(Callbacks::new(calls))
     }
 
@@ -93,19 +129,19 @@ impl Notice {
         }
     }
 
-    /// Gets the latest message about the risk to the lock; ends when the lock is lost or given back.
-    pub(crate) fn at_risk(&self) -> &Receiver<Risk> {
-        self.at_risk.get_or_init(|| match &mut *self.state.lock() {
-            LossNotice::Open(open) => open.on_risk().receiver(),
+    /// Gets the latest message of that sort; ends when the lock is lost or given back.
+    pub(crate) fn messages<M: Placed>(&self) -> &Receiver<M> {
+        M::receiver(self).get_or_init(|| match &mut *self.state.lock() {
+            LossNotice::Open(open) => M::latest(open).receiver(),
             LossNotice::Lost(_) | LossNotice::GivenBack => bounded(1).1,
         })
     }
 
-    /// Has `callback` called with each message about the risk. Returns what is to be called now.
-    pub(crate) fn call_at_risk(&self, callback: RiskCallback) -> Option<Callbacks> {
+    /// Has `callback` called with each message of that sort. Returns what is to be called now.
+    pub(crate) fn call_with<M: Placed>(&self, callback: Callback<M>) -> Option<Callbacks> {
         let mut state = self.state.lock();
         match &mut *state {
-            LossNotice::Open(open) => open.on_risk().call(callback),
+            LossNotice::Open(open) => M::latest(open).call(callback),
             LossNotice::Lost(_) | LossNotice::GivenBack => {
                 drop(state);
                 // Outside the mutex: what it owns may come back here when it is dropped.
@@ -115,10 +151,10 @@ impl Notice {
         }
     }
 
-    /// The lock is at risk, or not any more. Returns what is to be called; nothing is called here.
-    pub(crate) fn tell_risk(&self, risk: &Risk) -> Option<Callbacks> {
+    /// There is news of that sort. Returns what is to be called; nothing is called here.
+    pub(crate) fn tell<M: Placed>(&self, message: &M) -> Option<Callbacks> {
         match &mut *self.state.lock() {
-            LossNotice::Open(open) => open.on_risk().tell(risk),
+            LossNotice::Open(open) => M::latest(open).tell(message),
             LossNotice::Lost(_) | LossNotice::GivenBack => None,
         }
     }
@@ -127,9 +163,7 @@ impl Notice {
     pub(crate) fn given_back(&self) {
         let before = self.state.lock().given_back();
         // Outside the mutex: what a callback owns may come back here when it is dropped.
-        if let Some(Open { on_risk: Some(on_risk), .. }) = before {
-            drop(on_risk.end());
-        }
+        before.into_iter().for_each(|mut open| drop(open.end_messages()));
     }
 }
 
@@ -137,13 +171,14 @@ impl Notice {
 pub(crate) struct Ended {
     pub(crate) lost: Receiver<LossReason>,
     pub(crate) at_risk: Receiver<Risk>,
+    pub(crate) asked: Receiver<ReleaseRequest>,
 }
 
 static ENDED: OnceLock<Ended> = OnceLock::new();
 
 /// To be called before there is any lock. Returns the channels that have ended.
 pub(crate) fn ended() -> &'static Ended {
-    ENDED.get_or_init(|| Ended { lost: bounded(1).1, at_risk: bounded(1).1 })
+    ENDED.get_or_init(|| Ended { lost: bounded(1).1, at_risk: bounded(1).1, asked: bounded(1).1 })
 }
 
 /// The record that a lock keeps of a present holder, and gives to nobody else.

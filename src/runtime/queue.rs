@@ -313,7 +313,7 @@ impl QueuedCaller<'_> {
         let channel = || claim.kind().waiting_channel(claim.names());
         let Some(channel) = (hold.sequence == 1).then(channel).flatten() else { return };
         let (queues, key) = (Arc::downgrade(&self.lease_id.queues), self.lease_id.key.clone());
-        let a_writer_waits = move || {
+        let a_writer_waits = move |_node| {
             if let Some(queues) = queues.upgrade() {
                 queues.state.lock().writer_waits(&key, clock::now());
             }

@@ -1,4 +1,4 @@
-//! Who waits for which lock, or wants to know of writers, and what the nodes tell them: carries `core::Channels` on threads.
+//! The callers that wait for locks, or listen to other messages about them: carries `core::Channels` on threads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,8 +27,8 @@ pub(crate) struct Subscriptions {
     told_refused: Vec<AtomicBool>,
 }
 
-/// Hears that something was told on a channel. It is called by the node's subscriber.
-pub(crate) type Watcher = Arc<dyn Fn() + Send + Sync>;
+/// Hears that the node of that index has told something on a channel. It is called by the node's subscriber, and must not block.
+pub(crate) type Watcher = Arc<dyn Fn(usize) + Send + Sync>;
 
 /// Who is woken.
 #[derive(Clone)]
@@ -86,6 +86,23 @@ impl Subscriptions {
         self.have_them_listen(sought, nodes);
     }
 
+    /// From now on, until what this returns is dropped, `watcher` hears of what is told on these channels, and of each node that
+    /// confirms one of them. Nothing is told of releases there.
+    pub(crate) fn listen(
+        self: &Arc<Self>,
+        to: Vec<Vec<u8>>,
+        watcher: Watcher,
+        nodes: &[Node],
+    ) -> Listening {
+        let Joined { id, start, wake } = {
+            let mut channels = self.channels.lock();
+            self.busy.store(true, Ordering::Relaxed);
+            channels.listen(&to, &Waker::Watcher(watcher))
+        };
+        self.have_them_listen(Sought { start, wake }, nodes);
+        Listening { subscriptions: self.clone(), id, to }
+    }
+
     fn have_them_listen(self: &Arc<Self>, Sought { start, wake }: Sought, nodes: &[Node]) {
         for node in wake {
             nodes[node].wake_subscriber(&self.wake_channel);
@@ -126,12 +143,13 @@ impl Subscriptions {
     }
 }
 
-fn wake_up(woken: Vec<Waker>) {
+/// Something was heard of that node.
+fn wake_up(node: usize, woken: Vec<Waker>) {
     for wake in woken {
         match wake {
             // Full: it is about to look anyway.
             Waker::Subscription(waiter) => _ = waiter.try_send(()),
-            Waker::Watcher(watcher) => watcher(),
+            Waker::Watcher(watcher) => watcher(node),
         }
     }
 }
@@ -145,17 +163,20 @@ impl Listeners for Subscriptions {
     }
 
     fn listening(&self, node: usize, channels: &[Vec<u8>]) {
-        wake_up(self.channels.lock().listening(node, channels));
+        let woken = self.channels.lock().listening(node, channels);
+        // Without the mutex, since a watcher takes those of others.
+        wake_up(node, woken);
     }
 
     fn deaf(&self, node: usize) {
-        wake_up(self.channels.lock().deaf(node));
+        let woken = self.channels.lock().deaf(node);
+        wake_up(node, woken);
     }
 
     fn heard(&self, node: usize, channel: &[u8], owner: &[u8]) {
         let woken = self.channels.lock().released(node, channel, owner);
         // Without the mutex, since a watcher takes those of others.
-        wake_up(woken);
+        wake_up(node, woken);
     }
 
     fn refused(&self, node: usize, fault: &NodeFault) {
@@ -194,6 +215,20 @@ impl Subscription {
 impl Drop for Subscription {
     fn drop(&mut self) {
         self.subscriptions.channels.lock().leave(self.id, clock::now());
+    }
+}
+
+/// A caller that listens to channels; until it is dropped.
+pub(crate) struct Listening {
+    subscriptions: Arc<Subscriptions>,
+    id: WaiterId,
+    to: Vec<Vec<u8>>,
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        let mut channels = self.subscriptions.channels.lock();
+        channels.listen_no_more(self.id, &self.to, clock::now());
     }
 }
 

@@ -89,7 +89,7 @@ impl Order {
         let now = cx.now();
         let plan = ForcePlan::new(cx.settings.max_ttl, cx.settings.node_timeout, now);
         let note = Note::Order { order };
-        let round = Rc::new(FanOut::new(Telling::new(cx.settings.nodes), reply::force, note));
+        let round = Rc::new(FanOut::new(Telling::new(cx.settings.nodes), reply::telling, note));
         owners.iter().for_each(|owner| cx.net.checks.is_being_forced(owner));
         for worker in &mut client.workers {
             let request = force_request(&key(name), &owners, plan.tombstones_live);

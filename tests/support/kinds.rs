@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use quorlock::crossbeam_channel::Receiver;
 use quorlock::{
     Error, FencingToken, Handle, HoldClass, HolderReport, LockGuard, LockKind, LossReason, Mode,
-    OptionalGuard as _, Quorlock, Renewal, Risk,
+    OptionalGuard as _, Quorlock, ReleaseRequest, Renewal, Risk,
 };
 
 /// A kind of lock.
@@ -46,6 +46,7 @@ pub(crate) trait AnyHandle: Send + Sync {
     fn is_locked(&self) -> Result<bool, Error>;
     fn remaining_ttl(&self) -> Result<Option<Duration>, Error>;
     fn force_unlock(&self) -> Result<bool, Error>;
+    fn ask_to_release(&self, reason: &str) -> Result<bool, Error>;
 }
 
 /// A lock of any kind that is held. Dropping it gives it back.
@@ -60,6 +61,8 @@ pub(crate) trait AnyGuard {
     fn on_lost(&self, callback: Box<dyn FnOnce(LossReason) + Send>);
     fn at_risk(&self) -> &Receiver<Risk>;
     fn on_at_risk(&self, callback: Box<dyn FnMut(Risk) + Send>);
+    fn asked(&self) -> &Receiver<ReleaseRequest>;
+    fn on_asked(&self, callback: Box<dyn FnMut(ReleaseRequest) + Send>);
     fn extend(&self, ttl: Duration) -> Result<(), Error>;
     fn unlock(self: Box<Self>) -> Result<(), Error>;
 }
@@ -168,6 +171,10 @@ where
     fn force_unlock(&self) -> Result<bool, Error> {
         Self::force_unlock(self)
     }
+
+    fn ask_to_release(&self, reason: &str) -> Result<bool, Error> {
+        Self::ask_to_release(self, reason)
+    }
 }
 
 impl<G: LockGuard> AnyGuard for G {
@@ -209,6 +216,14 @@ impl<G: LockGuard> AnyGuard for G {
 
     fn on_at_risk(&self, callback: Box<dyn FnMut(Risk) + Send>) {
         LockGuard::on_at_risk(self, callback);
+    }
+
+    fn asked(&self) -> &Receiver<ReleaseRequest> {
+        LockGuard::asked(self)
+    }
+
+    fn on_asked(&self, callback: Box<dyn FnMut(ReleaseRequest) + Send>) {
+        LockGuard::on_asked(self, callback);
     }
 
     fn extend(&self, ttl: Duration) -> Result<(), Error> {

@@ -128,6 +128,8 @@ pub(crate) enum Mechanism {
     HandOverKeepsToTerms,
     /// And not while the nodes are to keep the lock, nor to a caller that wants them to.
     KeptLocksAreNotHandedOver,
+    /// And not once another process has asked for the lock: then its threads neither hand it on, nor join it.
+    AskedLocksGoToOthers,
     /// What an attempt that failed has got is not kept by the nodes, as a lock is that was held.
     OnlyHeldLocksAreKept,
     /// A caller that was handed a lease, and does not want it any more, gives it back.

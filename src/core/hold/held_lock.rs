@@ -20,8 +20,9 @@ use std::time::Duration;
 
 use super::super::base::{Basis, HoldClass, Mechanism, Rule, Time, majority};
 use super::super::vote::{Attempt, Extension, Grant, Kept, Renewed, Shared};
+use super::asks::Asks;
 use super::risk::Risk;
-use super::{Lease, LossReason, Next, RiskNews, RiskReason, Rounds, Schedule, Terms};
+use super::{Lease, LossReason, Next, ReadRequest, RiskNews, RiskReason, Rounds, Schedule, Terms};
 
 /// Sequence numbers of hand-overs are smaller.
 const FIRST_REENTRY: u64 = 1 << 32;
@@ -52,6 +53,8 @@ pub(crate) struct HeldLock<A, E> {
     /// Some holder was told that the lock is lost, so that the event was reported, or is about to be.
     loss_told: bool,
     pub(super) risk: Risk,
+    /// The requests to release it; `None`: no holder wants to be told.
+    asks: Option<Box<Asks>>,
     /// A renewal was taken up, and is not over.
     is_taken_up: bool,
     /// The round that decides, while its verdict is waited for.
@@ -147,6 +150,7 @@ impl<A: Shared<Attempt>, E: Shared<Extension>> HeldLock<A, E> {
             reentries: 0,
             loss_told: false,
             risk,
+            asks: None,
             is_taken_up: false,
             open_round: None,
             nodes,
@@ -251,6 +255,48 @@ impl<A: Shared<Attempt>, E: Shared<Extension>> HeldLock<A, E> {
         self.risk.is_warned().then_some(RiskNews::AtRisk { reason, remaining })
     }
 
+    /// A holder wants to be told of requests to release the lock. Returns whether none did before: then the nodes are to be listened
+    /// to, and read.
+    pub(crate) fn hear_asks(&mut self) -> bool {
+        let is_first = self.asks.is_none() && !self.has_ended();
+        if is_first {
+            self.asks = Some(Box::new(Asks::new(self.nodes)));
+        }
+        is_first
+    }
+
+    /// Returns whether some holder wants to be told of requests to release the lock.
+    pub(crate) const fn hears_asks(&self) -> bool {
+        self.asks.is_some()
+    }
+
+    /// A request to release the lock may be at that node. Returns until when to read it now; `None`: a read is on its way, and
+    /// the node is read once more if there is reason to.
+    pub(crate) fn handle_sign_of_ask(&mut self, node: usize, now: Time) -> Option<Time> {
+        let (until, has_ended) = (now.after(self.node_timeout), self.has_ended());
+        let asks = self.asks.as_mut().filter(|_| !has_ended)?;
+        asks.handle_sign(node, now, until).then_some(until)
+    }
+
+    /// The node was read for requests to release the lock. Returns the one that the holders are to be told, and whether to read
+    /// the node once more.
+    pub(crate) fn handle_ask_read(
+        &mut self,
+        node: usize,
+        request: Option<ReadRequest>,
+        now: Time,
+    ) -> (Option<&ReadRequest>, bool) {
+        if self.has_ended() || self.lease.loss(now).is_some() {
+            return (None, false);
+        }
+        self.asks.as_mut().map_or((None, false), |asks| asks.handle_read(node, request))
+    }
+
+    /// Returns the request to release the lock that a further holder is to be told as well.
+    pub(crate) fn asked(&self) -> Option<&ReadRequest> {
+        self.asks.as_ref()?.told()
+    }
+
     /// Returns the round whose verdict is waited for.
     pub(crate) fn open_round(&self) -> Option<&E> {
         self.open_round.as_ref()
@@ -327,7 +373,7 @@ impl<A: Shared<Attempt>, E: Shared<Extension>> HeldLock<A, E> {
         choose: impl FnOnce(&mut Lease) -> Option<(W, u64)>,
     ) -> Option<(W, u64)> {
         let is_sole = self.holders.len() == 1 && self.holders.contains_key(&from);
-        if self.has_ended() || self.downgraded || !is_sole {
+        if self.has_ended() || self.downgraded || !is_sole || self.goes_to_others() {
             return None;
         }
         let (waiter, sequence) = choose(&mut self.lease)?;
@@ -336,10 +382,16 @@ impl<A: Shared<Attempt>, E: Shared<Extension>> HeldLock<A, E> {
         Some((waiter, sequence))
     }
 
+    /// Returns whether the lock is left to other processes when its present holders give it back: somebody has asked for that.
+    fn goes_to_others(&self) -> bool {
+        self.asked().is_some().if_off(Mechanism::AskedLocksGoToOthers, false)
+    }
+
     /// A caller of this process wants the lock on `terms`, beside its present holders. Returns whether it is one of them
     /// from now on, with that sequence number.
     pub(crate) fn join(&mut self, terms: Terms, sequence: u64, now: Time) -> bool {
-        let joins = !self.has_ended() && self.lease.can_be_joined(terms, now);
+        let can_be_joined = self.lease.can_be_joined(terms, now) && !self.goes_to_others();
+        let joins = !self.has_ended() && can_be_joined;
         if joins {
             self.holders.insert(sequence, self.granted);
         }

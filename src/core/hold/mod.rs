@@ -1,10 +1,11 @@
 //! One lock that is held, from the grant to the end.
 //!
-//! It decides when the lock is renewed, until when it is valid, when its holders are warned, when it is lost and who hears of
-//! that, whether it may pass to another holder, and in which steps it is given back.
+//! It decides when the lock is renewed, until when it is valid, when its holders are warned, which requests to release it they are
+//! told, when it is lost and who hears of that, whether it may pass to another holder, and in which steps it is given back.
 //!
 //! It knows how nodes are asked (`vote`). It knows nothing of callers that wait, and of no other lock.
 
+mod asks;
 mod give_back;
 mod held_lock;
 mod lease;
@@ -16,6 +17,7 @@ mod prolong;
 mod risk;
 mod rounds;
 
+pub(crate) use asks::ReadRequest;
 pub(crate) use give_back::{Answers, GiveBack, GiveBackStep, GivenBack, Releases};
 pub(crate) use held_lock::{Due, Ended, EndedBy, Ending, HeldLock};
 pub use lease::LossReason;

@@ -1,5 +1,5 @@
-//! Who waits for which releases, who wants to know of writers that wait, and what the nodes' subscribers have to listen to
-//! for them.
+//! The waiters for releases, the listeners to other messages about locks that are held, and the channels that the nodes'
+//! subscribers have to listen to for them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -33,11 +33,11 @@ pub(crate) struct Changes {
     pub(crate) unsubscribe: Vec<Vec<u8>>,
 }
 
-/// Names a waiter.
+/// Names a waiter, or a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct WaiterId(u64);
 
-/// A waiter that has come, and the nodes whose subscribers are to be started or woken for it.
+/// A waiter or a listener that has come, and the nodes whose subscribers are to be started or woken for it.
 #[derive(Debug)]
 pub(crate) struct Joined {
     pub(crate) id: WaiterId,
@@ -66,8 +66,10 @@ pub(crate) struct Channels<W> {
 /// On which is told of one lock, or of one of its names.
 struct Channel<W> {
     waiters: BTreeSet<WaiterId>,
-    /// Who hears of everything that is told on it. Nothing is told of releases there.
+    /// Hears of everything that is told on it, for a while. Nothing is told of releases there.
     watcher: Option<Watcher<W>>,
+    /// The same, until they leave; and of each node that begins to be listened to.
+    listeners: BTreeMap<WaiterId, W>,
     /// Since when nobody waits.
     unused_since: Option<Time>,
     /// The nodes that have confirmed the subscription.
@@ -83,6 +85,13 @@ impl<W> Channel<W> {
     fn is_used(&self, now: Time) -> bool {
         self.unused_since.is_none_or(|since| now.since(since) < LINGER)
             || self.watcher.as_ref().is_some_and(|watcher| now < watcher.until)
+    }
+
+    /// A waiter or a listener has left.
+    fn left(&mut self, now: Time) {
+        if self.waiters.is_empty() && self.listeners.is_empty() {
+            self.unused_since = Some(now);
+        }
     }
 }
 
@@ -198,6 +207,31 @@ impl<W: Clone> Channels<W> {
         sought
     }
 
+    /// From now on `wake` is woken for everything that is told on these channels, and when a node confirms one of them: messages
+    /// before that are not heard. No releases are told there.
+    pub(crate) fn listen(&mut self, channels: &[Vec<u8>], wake: &W) -> Joined {
+        let Sought { start, wake: wake_nodes } = self.listen_to(channels);
+        self.last_waiter += 1;
+        let id = WaiterId(self.last_waiter);
+        for name in channels {
+            if let Some(channel) = self.channels.get_mut(name) {
+                channel.unused_since = None;
+                channel.listeners.insert(id, wake.clone());
+            }
+        }
+        Joined { id, start, wake: wake_nodes }
+    }
+
+    /// That listener does not listen to these channels any more.
+    pub(crate) fn listen_no_more(&mut self, id: WaiterId, channels: &[Vec<u8>], now: Time) {
+        for name in channels {
+            if let Some(channel) = self.channels.get_mut(name) {
+                channel.listeners.remove(&id);
+                channel.left(now);
+            }
+        }
+    }
+
     /// These channels are listened to.
     fn listen_to(&mut self, heard_on: &[Vec<u8>]) -> Sought {
         let Self { channels, subscribers, unused_since, .. } = self;
@@ -216,6 +250,7 @@ impl<W: Clone> Channels<W> {
             channels.entry(name.clone()).or_insert_with(|| Channel {
                 waiters: BTreeSet::new(),
                 watcher: None,
+                listeners: BTreeMap::new(),
                 unused_since: None,
                 listening: vec![false; nodes],
             });
@@ -229,9 +264,7 @@ impl<W: Clone> Channels<W> {
         for name in left.iter().flat_map(|waiter| &waiter.channels) {
             if let Some(channel) = self.channels.get_mut(name) {
                 channel.waiters.remove(&id);
-                if channel.waiters.is_empty() {
-                    channel.unused_since = Some(now);
-                }
+                channel.left(now);
             }
         }
     }
@@ -249,14 +282,15 @@ impl<W: Clone> Channels<W> {
         }
     }
 
-    /// The node confirms that it tells what is published on these channels. Returns the waiters to wake.
+    /// The node confirms that it tells what is published on these channels. Returns the waiters and listeners to wake.
     #[must_use]
     pub(crate) fn listening(&mut self, node: usize, confirmed: &[Vec<u8>]) -> Vec<W> {
-        let mut concerned = BTreeSet::new();
+        let (mut concerned, mut listeners) = (BTreeSet::new(), BTreeMap::new());
         for name in confirmed {
             if let Some(channel) = self.channels.get_mut(name) {
                 channel.listening[node] = true;
                 concerned.extend(&channel.waiters);
+                listeners.extend(channel.listeners.clone());
             }
         }
         let Self { channels, waiters, .. } = self;
@@ -266,7 +300,7 @@ impl<W: Clone> Channels<W> {
             let heard = is_heard(channels, &waiter.channels, node);
             heard.then(|| waiter.tell(|tracker| tracker.listening(node)))?
         });
-        concerned.collect()
+        concerned.chain(listeners.into_values()).collect()
     }
 
     /// What the node publishes is not heard any more. Returns the waiters to wake.
@@ -279,15 +313,18 @@ impl<W: Clone> Channels<W> {
     }
 
     /// The node tells that `owner` has given the lock back; or, with one of [`NO_OWNERS`], that somebody has; or who goes next
-    /// in the queue of a fair lock. On a channel that is watched it tells something else. Returns whom to wake.
+    /// in the queue of a fair lock. On a channel that is watched, or has listeners, it tells something else. Returns whom to wake.
     ///
     /// One release of ours is two messages, where a lock has a channel of another library as well. The node sends them
     /// one right behind the other. So the second one, which names nobody, is no news to a waiter that was told the first.
     #[must_use]
     pub(crate) fn released(&mut self, node: usize, channel: &[u8], owner: &[u8]) -> Vec<W> {
-        let watcher = self.channels.get(channel).and_then(|channel| channel.watcher.as_ref());
-        if let Some(watcher) = watcher {
-            return vec![watcher.wake.clone()];
+        if let Some(channel) = self.channels.get(channel) {
+            let watcher = channel.watcher.as_ref().map(|watcher| &watcher.wake);
+            let listeners: Vec<_> = watcher.into_iter().chain(channel.listeners.values()).collect();
+            if !listeners.is_empty() {
+                return listeners.into_iter().cloned().collect();
+            }
         }
         let told_before = self.subscribers[node].owner_told_on.take();
         let told_before = told_before.if_off(Mechanism::SecondMessagesAreNoNews, None);

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::core::hold::ReadRequest;
 use crate::core::link::Meaning;
 use crate::core::operate::{HeldAs, HeldKey, HolderVote, KeyLayout, ScanVote};
 use crate::core::vote::{
@@ -188,12 +189,20 @@ fn from_hex(value: &Value) -> Result<Vec<u8>, Unexpected> {
     digits.as_bytes().chunks(2).map(byte).collect::<Option<_>>().ok_or(Unexpected)
 }
 
-/// How many owners had the lock that was taken from them by force.
-pub(crate) fn force(value: &Value) -> Result<u64, Unexpected> {
+/// The number of the owners that had the lock, which was taken from them by force, or which they were asked to give up.
+pub(crate) fn telling(value: &Value) -> Result<u64, Unexpected> {
     match value {
-        Value::Int(taken) => u64::try_from(*taken).map_err(|_| Unexpected),
+        Value::Int(owners) => u64::try_from(*owners).map_err(|_| Unexpected),
         _ => Err(Unexpected),
     }
+}
+
+/// The request to an owner to give the lock up, if the node has one. Any client may have written it.
+pub(crate) fn asked(value: &Value) -> Option<ReadRequest> {
+    let Value::List(values) = value else { return None };
+    let [Value::Text(text)] = values.as_slice() else { return None };
+    let (id, reason) = text.split_once(' ')?;
+    Some(ReadRequest { id: id.to_owned(), reason: reason.to_owned() })
 }
 
 /// A time that has to be told.
@@ -356,7 +365,15 @@ mod tests {
         for strange in ["semaphore", "semaphore x", "semaphore -1", "list"] {
             assert_eq!(super::held_as(strange), Err(Unexpected));
         }
-        assert_eq!((force(&Value::Int(2)), force(&Value::Int(-1))), (Ok(2), Err(Unexpected)));
+        assert_eq!((telling(&Value::Int(2)), telling(&Value::Int(-1))), (Ok(2), Err(Unexpected)));
+        let text = |text: &str| Value::Text(text.to_owned());
+        let one = |it: &str| Value::List(vec![text(it)]);
+        let request = |id: &str, reason: &str| ReadRequest { id: id.into(), reason: reason.into() };
+        assert_eq!(asked(&one("7 a deploy")), Some(request("7", "a deploy")));
+        assert_eq!(asked(&one("7 ")), Some(request("7", "")));
+        for nothing in [Value::List(Vec::new()), one(""), one("7"), text("7 a"), Value::Int(1)] {
+            assert_eq!(asked(&nothing), None);
+        }
     }
 
     #[test]

@@ -9,7 +9,7 @@ use crate::error::{Error, ErrorKind, NodeFault};
 use crate::observe;
 use crate::risk::Risk;
 use crate::runtime::held::{Held, HeldState};
-use crate::runtime::holder::{Callbacks, HoldState, RiskCallback};
+use crate::runtime::holder::{Callback, Callbacks, HoldState};
 
 impl Held {
     /// `Lost`, once the lock is not certainly ours any more. The holder that sees that first has it told to all holders.
@@ -30,7 +30,7 @@ impl Held {
         let Some(news) = state.lock.poll_risk(clock::now()) else { return };
         let risk = self.risk(&state, news);
         // With the mutex held, so that a warning and its end are told in their order. Nothing is called here.
-        let told = state.hold_states.iter().filter_map(|holder| holder.notice.tell_risk(&risk));
+        let told = state.hold_states.iter().filter_map(|holder| holder.notice.tell(&risk));
         let callbacks: Vec<_> = told.collect();
         let reports = self.claim.state().reports();
         let (names, owner) = (self.claim.names().clone(), self.claim.owner().to_owned());
@@ -43,13 +43,13 @@ impl Held {
     pub(super) fn warn_further(&self, state: &HeldState, holder: &HoldState, now: Time) {
         if let Some(news) = state.lock.risk_now(now) {
             // It has no callbacks yet.
-            let _ = holder.notice.tell_risk(&self.risk(state, news));
+            let _ = holder.notice.tell(&self.risk(state, news));
         }
     }
 
     /// Has `callback` called with each message about the risk to that holder's lock.
-    pub(crate) fn call_at_risk(&self, holder: &HoldState, callback: RiskCallback) {
-        if let Some(callbacks) = holder.notice.call_at_risk(callback) {
+    pub(crate) fn call_at_risk(&self, holder: &HoldState, callback: Callback<Risk>) {
+        if let Some(callbacks) = holder.notice.call_with(callback) {
             self.claim.state().reports().call(callbacks);
         }
     }

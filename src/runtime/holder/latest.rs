@@ -1,4 +1,4 @@
-//! How one holder is told that its lock is at risk, and that it is not any more.
+//! The messages to one holder of which the latest one counts: about the risk to its lock, and requests to release it.
 
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -8,89 +8,130 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use parking_lot::Mutex;
 
 use super::callbacks::Callbacks;
+use crate::release_request::ReleaseRequest;
 use crate::risk::Risk;
 
-pub(crate) type RiskCallback = Box<dyn FnMut(Risk) + Send>;
+/// A message to a holder, which a later one replaces.
+pub(crate) trait Message: Clone + Send + 'static {
+    /// Returns true if a holder that asks for messages later is to get this one, too.
+    fn stays(&self) -> bool;
 
-/// The messages about the risk to one holder's lock, until the lock ends for it. It is made when it is first needed: most holders
-/// never hear of a risk, and do not ask.
-#[derive(Default)]
-pub(super) struct OnRisk {
+    /// Returns true if a holder is to get this message that knows of `latest`, the one before, where that stays.
+    fn is_news(&self, latest: Option<&Self>) -> bool;
+}
+
+impl Message for Risk {
+    fn stays(&self) -> bool {
+        self.is_at_risk()
+    }
+
+    /// A holder that was not warned has nothing to recover from.
+    fn is_news(&self, warning: Option<&Self>) -> bool {
+        warning.is_some() != self.is_at_risk()
+    }
+}
+
+impl Message for ReleaseRequest {
+    fn stays(&self) -> bool {
+        true
+    }
+
+    fn is_news(&self, _latest: Option<&Self>) -> bool {
+        true
+    }
+}
+
+pub(crate) type Callback<M> = Box<dyn FnMut(M) + Send>;
+
+/// The messages of one sort to one holder, until the lock ends for it. It is made when it is first needed: most holders get no
+/// message, and ask for none.
+pub(crate) struct Latest<M> {
     /// The last message.
-    latest: Option<Risk>,
-    channel: Option<(Sender<Risk>, Receiver<Risk>)>,
-    calls: Arc<Calls>,
+    latest: Option<M>,
+    channel: Option<(Sender<M>, Receiver<M>)>,
+    calls: Arc<Calls<M>>,
+}
+
+impl<M> Default for Latest<M> {
+    fn default() -> Self {
+        Self { latest: None, channel: None, calls: Arc::new(Calls(Mutex::default())) }
+    }
 }
 
 /// The calls that are due, on threads that may be blocked there.
-#[derive(Default)]
-struct Calls(Mutex<CallsState>);
+struct Calls<M>(Mutex<CallsState<M>>);
 
-#[derive(Default)]
-struct CallsState {
-    callbacks: Vec<Call>,
+struct CallsState<M> {
+    callbacks: Vec<Call<M>>,
     /// The last message, and its number.
-    latest: Option<Risk>,
+    latest: Option<M>,
     number: u64,
     /// A thread calls, or is about to.
     is_calling: bool,
     has_ended: bool,
 }
 
-struct Call {
-    callback: RiskCallback,
+impl<M> Default for CallsState<M> {
+    fn default() -> Self {
+        let (is_calling, has_ended) = (false, false);
+        Self { callbacks: Vec::new(), latest: None, number: 0, is_calling, has_ended }
+    }
+}
+
+struct Call<M> {
+    callback: Callback<M>,
     /// The number of the last message that it was called with.
     seen: u64,
 }
 
-impl OnRisk {
+impl<M: Message> Latest<M> {
     /// Returns the channel that has the latest message.
-    pub(super) fn receiver(&mut self) -> Receiver<Risk> {
-        let warning = self.warning().cloned();
+    pub(super) fn receiver(&mut self) -> Receiver<M> {
+        let latest = self.that_stays().cloned();
         let (_, receiver) = self.channel.get_or_insert_with(|| {
             let (sender, receiver) = bounded(1);
             // There is room for it.
-            warning.into_iter().for_each(|warning| _ = sender.try_send(warning));
+            latest.into_iter().for_each(|latest| _ = sender.try_send(latest));
             (sender, receiver)
         });
         receiver.clone()
     }
 
-    fn warning(&self) -> Option<&Risk> {
-        self.latest.as_ref().filter(|latest| latest.is_at_risk())
+    fn that_stays(&self) -> Option<&M> {
+        self.latest.as_ref().filter(|latest| latest.stays())
     }
 
-    /// Tells the holder. Returns what is to be called. A holder that was not warned has nothing to recover from.
-    pub(super) fn tell(&mut self, risk: &Risk) -> Option<Callbacks> {
-        if self.warning().is_some() == risk.is_at_risk() {
+    /// Tells the holder, if that is news. Returns what is to be called.
+    pub(super) fn tell(&mut self, message: &M) -> Option<Callbacks> {
+        if !message.is_news(self.that_stays()) {
             return None;
         }
-        self.latest = Some(risk.clone());
+        self.latest = Some(message.clone());
         if let Some((sender, receiver)) = &self.channel
-            && sender.try_send(risk.clone()).is_err()
+            && sender.try_send(message.clone()).is_err()
         {
             // The message before was not read. Only this thread sends, so there is room then.
             let _ = receiver.try_recv();
-            let _ = sender.try_send(risk.clone());
+            let _ = sender.try_send(message.clone());
         }
         let mut calls = self.calls.0.lock();
-        calls.latest = Some(risk.clone());
+        calls.latest = Some(message.clone());
         calls.number += 1;
         calls.start(&self.calls)
     }
 
-    /// Has `callback` called with each message from now on, and with the warning, if the holder is warned. Returns what is to
-    /// be called now.
-    pub(super) fn call(&self, callback: RiskCallback) -> Option<Callbacks> {
+    /// Has `callback` called with each message from now on, and with the last one, if that stays. Returns what is to be called
+    /// now.
+    pub(super) fn call(&self, callback: Callback<M>) -> Option<Callbacks> {
         let mut calls = self.calls.0.lock();
-        let seen = calls.number - u64::from(self.warning().is_some());
+        let seen = calls.number - u64::from(self.that_stays().is_some());
         calls.callbacks.push(Call { callback, seen });
         calls.start(&self.calls)
     }
 
     /// The lock has ended for the holder: nothing more is called. Returns the callbacks, which own what may do anything when it
     /// is dropped.
-    pub(super) fn end(self) -> Vec<RiskCallback> {
+    pub(super) fn end(self) -> Vec<Callback<M>> {
         if let Some((sender, receiver)) = self.channel {
             drop(sender);
             // A message that was not read is of no use any more.
@@ -104,9 +145,9 @@ impl OnRisk {
     }
 }
 
-impl CallsState {
+impl<M: Message> CallsState<M> {
     /// Has the callbacks called that have not seen the last message, unless that is under way.
-    fn start(&mut self, calls: &Arc<Calls>) -> Option<Callbacks> {
+    fn start(&mut self, calls: &Arc<Calls<M>>) -> Option<Callbacks> {
         let is_due = self.callbacks.iter().any(|call| call.seen < self.number);
         if !is_due || self.is_calling {
             return None;
@@ -117,21 +158,21 @@ impl CallsState {
     }
 }
 
-impl Calls {
+impl<M: Message> Calls<M> {
     /// Calls each callback with the last message, until all have seen it. A callback that panics does not stop the others.
     fn call(&self) {
         loop {
             let mut state = self.0.lock();
             let number = state.number;
             let next = state.callbacks.iter().position(|call| call.seen < number);
-            let (Some(next), Some(risk)) = (next, state.latest.clone()) else {
+            let (Some(next), Some(message)) = (next, state.latest.clone()) else {
                 state.is_calling = false;
                 return;
             };
             let mut call = state.callbacks.remove(next);
             drop(state);
             call.seen = number;
-            let _ = catch_unwind(AssertUnwindSafe(|| (call.callback)(risk)));
+            let _ = catch_unwind(AssertUnwindSafe(|| (call.callback)(message)));
             let mut state = self.0.lock();
             if state.has_ended {
                 drop(state);
@@ -164,7 +205,7 @@ mod tests {
     }
 
     /// A callback, and what it was called with.
-    fn called() -> (RiskCallback, Receiver<bool>) {
+    fn called() -> (Callback<Risk>, Receiver<bool>) {
         let (sender, receiver) = bounded(16);
         (
             Box::new(move |risk: Risk| sender.send(risk.is_at_risk()).expect("there is room")),
@@ -178,86 +219,86 @@ mod tests {
 
     #[test]
     fn a_holder_hears_a_warning_and_a_recovery_in_turn_and_the_channel_has_the_latest() {
-        let mut on_risk = OnRisk::default();
-        let receiver = on_risk.receiver();
-        assert!(on_risk.tell(&recovered()).is_none() && receiver.is_empty(), "it was not warned");
-        on_risk.tell(&warning());
+        let mut latest = Latest::<Risk>::default();
+        let receiver = latest.receiver();
+        assert!(latest.tell(&recovered()).is_none() && receiver.is_empty(), "it was not warned");
+        latest.tell(&warning());
         assert!(receiver.try_recv().is_ok_and(|risk| risk.is_at_risk()));
-        on_risk.tell(&warning());
+        latest.tell(&warning());
         assert!(receiver.is_empty(), "it is warned already");
-        on_risk.tell(&recovered());
-        on_risk.tell(&warning());
-        on_risk.tell(&recovered());
+        latest.tell(&recovered());
+        latest.tell(&warning());
+        latest.tell(&recovered());
         assert!(receiver.try_recv().is_ok_and(|risk| !risk.is_at_risk()), "the latest");
         assert!(receiver.is_empty());
-        on_risk.tell(&warning());
-        on_risk.end();
+        latest.tell(&warning());
+        latest.end();
         assert_eq!(receiver.try_recv().err(), Some(TryRecvError::Disconnected), "it ends");
     }
 
     #[test]
     fn a_receiver_that_comes_later_has_the_warning_and_not_what_is_over() {
-        let mut on_risk = OnRisk::default();
-        on_risk.tell(&warning());
-        assert!(on_risk.receiver().try_recv().is_ok_and(|risk| risk.is_at_risk()));
-        assert!(on_risk.receiver().is_empty(), "it is one channel");
-        let mut on_risk = OnRisk::default();
-        on_risk.tell(&warning());
-        on_risk.tell(&recovered());
-        assert!(on_risk.receiver().is_empty());
+        let mut latest = Latest::<Risk>::default();
+        latest.tell(&warning());
+        assert!(latest.receiver().try_recv().is_ok_and(|risk| risk.is_at_risk()));
+        assert!(latest.receiver().is_empty(), "it is one channel");
+        let mut latest = Latest::<Risk>::default();
+        latest.tell(&warning());
+        latest.tell(&recovered());
+        assert!(latest.receiver().is_empty());
     }
 
     #[test]
     fn callbacks_are_called_with_each_message_and_late_ones_with_the_warning() {
-        let mut on_risk = OnRisk::default();
+        let mut latest = Latest::<Risk>::default();
         let (first, is_called) = called();
-        assert!(on_risk.call(first).is_none());
-        on_risk.tell(&warning()).expect("it is to be called").call();
+        assert!(latest.call(first).is_none());
+        latest.tell(&warning()).expect("it is to be called").call();
         assert_eq!(seen(&is_called), [true]);
         let (late, is_called_late) = called();
-        on_risk.call(late).expect("the lock is at risk").call();
+        latest.call(late).expect("the lock is at risk").call();
         assert_eq!(seen(&is_called_late), [true]);
-        on_risk.tell(&recovered()).expect("both are to be called").call();
+        latest.tell(&recovered()).expect("both are to be called").call();
         assert_eq!((seen(&is_called), seen(&is_called_late)), (vec![false], vec![false]));
         let (after, is_called_after) = called();
-        assert!(on_risk.call(after).is_none() && seen(&is_called_after).is_empty());
+        assert!(latest.call(after).is_none() && seen(&is_called_after).is_empty());
     }
 
     /// Both messages come while a thread is about to call: there is one call, with the later one.
     #[test]
     fn one_thread_calls_and_a_callback_that_is_slow_gets_the_latest() {
-        let mut on_risk = OnRisk::default();
+        let mut latest = Latest::<Risk>::default();
         let (callback, is_called) = called();
-        on_risk.call(callback);
-        let calls = on_risk.tell(&warning()).expect("it is to be called");
-        assert!(on_risk.tell(&recovered()).is_none(), "a thread is about to call");
+        latest.call(callback);
+        let calls = latest.tell(&warning()).expect("it is to be called");
+        assert!(latest.tell(&recovered()).is_none(), "a thread is about to call");
         calls.call();
         assert_eq!(seen(&is_called), [false]);
     }
 
     #[test]
     fn one_that_panics_stops_no_other_and_is_called_again() {
-        let mut on_risk = OnRisk::default();
+        let mut latest = Latest::<Risk>::default();
         let panics = Arc::new(AtomicUsize::new(0));
         let theirs = panics.clone();
-        on_risk.call(Box::new(move |_| {
+        latest.call(Box::new(move |_| {
             theirs.fetch_add(1, Ordering::SeqCst);
             std::panic::resume_unwind(Box::new("in a callback"));
         }));
         let (callback, is_called) = called();
-        on_risk.call(callback);
-        on_risk.tell(&warning()).expect("they are to be called").call();
-        on_risk.tell(&recovered()).expect("they are to be called").call();
+        latest.call(callback);
+        latest.tell(&warning()).expect("they are to be called").call();
+        latest.tell(&recovered()).expect("they are to be called").call();
         assert_eq!((panics.load(Ordering::SeqCst), seen(&is_called)), (2, vec![true, false]));
     }
 
     #[test]
     fn nothing_is_called_once_the_lock_has_ended() {
-        let mut on_risk = OnRisk::default();
+        let mut latest = Latest::<Risk>::default();
         let (callback, is_called) = called();
-        on_risk.call(callback);
-        let calls = on_risk.tell(&warning()).expect("it is to be called");
-        assert_eq!(on_risk.end().len(), 1, "the callback is handed out");
+        latest.call(callback);
+        let calls = latest.tell(&warning()).expect("it is to be called");
+        assert_eq!(latest.end().len(), 1, "the callback is handed out");
         calls.call();
         assert!(seen(&is_called).is_empty());
     }
@@ -265,28 +306,40 @@ mod tests {
     /// A value that a callback owns may ask for the messages when it is dropped.
     #[test]
     fn a_callback_during_which_the_lock_ends_is_dropped_outside_the_mutex() {
-        struct AsksWhenDropped(Arc<Calls>, Sender<()>);
+        struct AsksWhenDropped(Arc<Calls<Risk>>, Sender<()>);
         impl Drop for AsksWhenDropped {
             fn drop(&mut self) {
                 let free = self.0.0.try_lock().is_some();
                 free.then(|| self.1.send(())).expect("the mutex is free").expect("there is room");
             }
         }
-        let on_risk = OnRisk::default();
+        let latest = Latest::<Risk>::default();
         let (dropped, is_dropped) = bounded(1);
-        let owned = AsksWhenDropped(on_risk.calls.clone(), dropped);
-        let on_risk = Arc::new(Mutex::new(Some(on_risk)));
-        let theirs = on_risk.clone();
-        let callback: RiskCallback = Box::new(move |_| {
+        let owned = AsksWhenDropped(latest.calls.clone(), dropped);
+        let latest = Arc::new(Mutex::new(Some(latest)));
+        let theirs = latest.clone();
+        let callback: Callback<Risk> = Box::new(move |_| {
             let _ = &owned;
-            let ended = theirs.lock().take().map(OnRisk::end);
+            let ended = theirs.lock().take().map(Latest::end);
             assert!(ended.is_some_and(|others| others.is_empty()), "this one is being called");
         });
-        let calls = on_risk.lock().as_mut().and_then(|on_risk| {
-            assert!(on_risk.call(callback).is_none());
-            on_risk.tell(&warning())
+        let calls = latest.lock().as_mut().and_then(|latest| {
+            assert!(latest.call(callback).is_none());
+            latest.tell(&warning())
         });
         calls.expect("it is to be called").call();
         is_dropped.try_recv().expect("it is dropped");
+    }
+
+    #[test]
+    fn each_request_is_told_and_a_late_reader_has_the_last_one() {
+        let request = |reason: &str| ReleaseRequest { reason: reason.to_owned() };
+        let mut latest = Latest::<ReleaseRequest>::default();
+        latest.tell(&request("one"));
+        latest.tell(&request("two"));
+        let receiver = latest.receiver();
+        assert_eq!(receiver.try_iter().collect::<Vec<_>>(), [request("two")]);
+        latest.tell(&request("two"));
+        assert_eq!(receiver.len(), 1, "it was asked again");
     }
 }

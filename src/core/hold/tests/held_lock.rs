@@ -302,6 +302,41 @@ fn a_lock_that_was_taken_again_ends_with_the_last_hold() {
 }
 
 #[test]
+fn a_lock_that_was_asked_for_goes_to_no_further_holder_of_its_process() {
+    let request = ReadRequest { id: "7".to_owned(), reason: "deploy".to_owned() };
+    let goes_on = || {
+        let mut lock = held();
+        assert!(lock.handle_sign_of_ask(0, at(1)).is_none(), "no holder listens");
+        assert!(lock.hear_asks() && !lock.hear_asks());
+        assert_eq!(lock.handle_sign_of_ask(0, at(1)), Some(at(1).after(TIMEOUT)));
+        assert_eq!(lock.handle_ask_read(0, None, at(2)), (None, false));
+        assert_eq!(lock.asked(), None);
+        let news = lock.handle_ask_read(1, Some(request.clone()), at(2));
+        assert_eq!(news, (Some(&request), false));
+        assert_eq!(lock.asked(), Some(&request));
+        let handed = lock.hand_over(0, |_| Some(((), 1))).is_some();
+        assert_eq!(lock.join(terms(), 2, at(3)), handed);
+        handed
+    };
+    assert!(!goes_on());
+    assert!(without(&[Mechanism::AskedLocksGoToOthers], goes_on));
+}
+
+#[test]
+fn holders_of_a_lock_that_is_lost_are_not_asked() {
+    let request = || Some(ReadRequest { id: "7".to_owned(), reason: String::new() });
+    let mut lock = held();
+    lock.hear_asks();
+    let over = lock.valid_until();
+    assert_eq!(lock.handle_ask_read(0, request(), over), (None, false));
+    assert!(matches!(lock.end(EndedBy::Loss, over), Ended::Now(_)));
+    assert_eq!(lock.handle_sign_of_ask(0, over), None, "no node is read any more");
+    let mut ended = held();
+    assert!(matches!(ended.end(EndedBy::Holder(0), at(1)), Ended::Now(_)));
+    assert!(!ended.hear_asks());
+}
+
+#[test]
 fn a_lost_lock_is_not_taken_again() {
     let mut lock = held();
     let over = lock.valid_until();

@@ -66,6 +66,28 @@ fn a_subscriber_that_could_not_be_started_is_started_for_the_next_channel() {
     assert_eq!(channels.changes(1, true, at(0)), subscribe(&[ONE, OTHER]));
 }
 
+/// A holder that wants to be told of requests.
+#[test]
+fn listeners_hear_of_every_message_and_of_each_node_that_begins_to_tell_until_they_leave() {
+    let mut channels = Channels::new(NODES);
+    let both = [ONE.to_vec(), OTHER.to_vec()];
+    let first = channels.listen(&both[..1], &1);
+    assert_eq!((first.start, first.wake), (vec![0, 1, 2], vec![]));
+    let second = channels.listen(&both, &2);
+    assert_eq!((second.start, second.wake), (vec![], vec![0, 1, 2]), "for the other channel");
+    assert_eq!(channels.changes(0, true, at(0)), subscribe(&[ONE, OTHER]));
+    assert_eq!(channels.listening(0, &both[..1]), [1, 2], "messages of before were not heard");
+    assert_eq!(channels.listening(0, &both), [1, 2], "once each");
+    assert_eq!(channels.released(0, ONE, b"1"), [1, 2]);
+    assert_eq!(channels.released(0, OTHER, b"1"), [2]);
+    channels.listen_no_more(first.id, &both[..1], at(1));
+    assert_eq!(channels.released(0, ONE, b"1"), [2]);
+    channels.listen_no_more(second.id, &both, at(1));
+    assert_eq!(channels.released(0, ONE, b"1"), [0; 0]);
+    assert_eq!(channels.changes(0, false, at(200)), subscribe(&[]), "for a moment");
+    assert_eq!(channels.changes(0, false, at(201)), unsubscribe(&[ONE, OTHER]));
+}
+
 /// Readers that come and go want to know of writers, and nobody waits for a release.
 #[test]
 fn a_channel_is_watched_for_a_while_from_the_last_time_on_that_somebody_wanted_it() {

@@ -69,6 +69,26 @@ fn a_hand_over_needs_no_node() {
     wait_no_keys(&nodes);
 }
 
+/// Without the request, the thread would be handed the lease.
+#[test]
+fn a_lock_that_was_asked_for_is_not_handed_over() {
+    let nodes = nodes(3);
+    let (locks, other) = (client(&nodes), client(&nodes));
+    let guard = locked(locks.lock(NAME));
+    let asked = guard.asked().clone();
+    thread::scope(|scope| {
+        let next = waits(scope, &locks, || locked(locks.lock(NAME)));
+        assert!(other.mutex(NAME).ask_to_release("deploy").expect("three healthy nodes"));
+        assert_eq!(asked.recv_timeout(LIMIT).expect("it is asked").reason, "deploy");
+        let owner = guard.owner().to_owned();
+        guard.unlock().expect("it was ours all the time");
+        let next = next.join().expect("no panic");
+        assert!(!was_handed_over(&next) && next.owner() != owner);
+        assert!(next.asked().recv_timeout(SHORT_TTL / 10).is_err(), "it was not asked");
+    });
+    wait_no_keys(&nodes);
+}
+
 #[test]
 fn the_next_holder_has_a_lock_of_its_own() {
     let nodes = nodes(3);

@@ -1,0 +1,185 @@
+//! What the guards of all kinds of locks have in common.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::time::Duration;
+
+use crossbeam_channel::Receiver;
+
+use crate::core::hold::LossReason;
+use crate::core::vote::FencingToken;
+use crate::error::Error;
+use crate::guard::{Guard, Mode};
+use crate::release_request::ReleaseRequest;
+use crate::risk::Risk;
+use crate::runtime::hold::Hold;
+
+/// What the guards of all kinds of locks can do, for code that is generic over kinds.
+///
+/// # Examples
+///
+/// ```no_run
+/// use quorlock::{Error, Handle, LockGuard, LockKind};
+///
+/// /// Does one step after the other, as long as the lock is ours.
+/// fn protected<K: LockKind>(lock: &Handle<K>, steps: &[fn()]) -> Result<(), Error> {
+///     let guard = lock.lock()?;
+///     for step in steps {
+///         guard.check()?;
+///         step();
+///     }
+///     guard.unlock()
+/// }
+/// ```
+#[allow(private_bounds, reason = "how a guard is made is nobody else's")]
+pub trait LockGuard: sealed::Guard + fmt::Debug + fmt::Display {
+    /// The names of the lock, without the key prefix: in order, and each of them once.
+    fn names(&self) -> impl Iterator<Item = &[u8]> {
+        self.guard().names()
+    }
+
+    /// The owner of the lock's keys on the nodes, as [`Guard::owner`] says.
+    #[must_use]
+    fn owner(&self) -> &str {
+        self.guard().owner()
+    }
+
+    /// What the lock rests on, as [`Guard::mode`] says.
+    #[must_use]
+    fn mode(&self) -> Mode {
+        self.guard().mode()
+    }
+
+    /// The fencing token, as [`Guard::token`] says.
+    #[must_use]
+    fn token(&self) -> Option<FencingToken> {
+        self.guard().token()
+    }
+
+    /// How much longer the lock is certainly ours, as [`Guard::remaining`] says.
+    #[must_use]
+    fn remaining(&self) -> Duration {
+        self.guard().remaining()
+    }
+
+    /// Makes sure that the lock is still ours, as [`Guard::check`] does.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Guard::check`].
+    fn check(&self) -> Result<(), Error> {
+        self.guard().check()
+    }
+
+    /// Gets one message when the lock is lost, as [`Guard::lost`] says.
+    #[must_use]
+    fn lost(&self) -> &Receiver<LossReason> {
+        self.guard().lost()
+    }
+
+    /// Has `callback` called when the lock is lost, as [`Guard::on_lost`] does.
+    fn on_lost(&self, callback: impl FnOnce(LossReason) + Send + 'static) {
+        self.guard().on_lost(callback);
+    }
+
+    /// Gets the latest message about the risk to the lock, as [`Guard::at_risk`] says.
+    #[must_use]
+    fn at_risk(&self) -> &Receiver<Risk> {
+        self.guard().at_risk()
+    }
+
+    /// Has `callback` called with each message about the risk to the lock, as [`Guard::on_at_risk`] does.
+    fn on_at_risk(&self, callback: impl FnMut(Risk) + Send + 'static) {
+        self.guard().on_at_risk(callback);
+    }
+
+    /// Gets the latest request to give the lock up, as [`Guard::asked`] says.
+    #[must_use]
+    fn asked(&self) -> &Receiver<ReleaseRequest> {
+        self.guard().asked()
+    }
+
+    /// Has `callback` called with each request to give the lock up, as [`Guard::on_asked`] does.
+    fn on_asked(&self, callback: impl FnMut(ReleaseRequest) + Send + 'static) {
+        self.guard().on_asked(callback);
+    }
+
+    /// Has the lock live for `ttl` from now on at least, as [`Guard::extend`] does.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Guard::extend`].
+    fn extend(&self, ttl: Duration) -> Result<(), Error> {
+        self.guard().extend(ttl)
+    }
+
+    /// Returns true if the lock is valid until its `max_hold` is over, as [`Guard::ends_by_max_hold`] does.
+    #[doc(hidden)]
+    #[must_use]
+    fn ends_by_max_hold(&self) -> bool {
+        self.guard().ends_by_max_hold()
+    }
+
+    /// Has the lock free as soon as it is given back, as [`Guard::waive_min_hold`] does.
+    fn waive_min_hold(&self) {
+        self.guard().waive_min_hold();
+    }
+
+    /// Gives the lock back, as [`Guard::unlock`] does.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Guard::unlock`].
+    fn unlock(self) -> Result<(), Error> {
+        self.into_guard().unlock()
+    }
+}
+
+/// The name in the compiler's message if such a guard is sent to another thread.
+pub(crate) trait GuardStaysOnItsThread {}
+
+/// A guard with this in it is neither `Send` nor `Sync`.
+pub(crate) type StaysOnItsThread =
+    PhantomData<dyn GuardStaysOnItsThread + Unpin + UnwindSafe + RefUnwindSafe>;
+
+pub(crate) mod sealed {
+    use crate::error::{Error, ErrorKind};
+    use crate::guard::Guard as Shared;
+    use crate::runtime::hold::Hold;
+
+    /// How guards are made, and what all of them have in them. A kind whose guards stay on their thread wraps
+    /// this one.
+    pub(crate) trait Guard: Sized {
+        fn new(hold: Hold) -> Self;
+
+        fn guard(&self) -> &Shared;
+
+        fn into_guard(self) -> Shared;
+
+        /// The end of a critical section: whether it was protected. That a release which was sent has
+        /// not been confirmed does not matter for that.
+        fn finish(self) -> Result<(), Error> {
+            match self.into_guard().unlock() {
+                Err(error) if error.kind() == ErrorKind::NoQuorum => Ok(()),
+                result => result,
+            }
+        }
+    }
+}
+
+impl LockGuard for Guard {}
+
+impl sealed::Guard for Guard {
+    fn new(hold: Hold) -> Self {
+        Self::of(hold)
+    }
+
+    fn guard(&self) -> &Self {
+        self
+    }
+
+    fn into_guard(self) -> Self {
+        self
+    }
+}

@@ -1,0 +1,120 @@
+//! Requests to the holders of a lock to give it up: how they are heard of, and told.
+
+use std::sync::{Arc, Weak};
+
+use crate::clock;
+use crate::core::base::Time;
+use crate::core::link::Via;
+use crate::ident::asked_channel;
+use crate::kinds::contract::reply;
+use crate::node::{Answer, Ask, Sink};
+use crate::observe;
+use crate::release_request::ReleaseRequest;
+use crate::runtime::administration::asked_request;
+use crate::runtime::fan_out::Delivery;
+use crate::runtime::held::{Held, HeldState};
+use crate::runtime::holder::{Callback, HoldState};
+
+impl Held {
+    /// From now on the holders hear of requests to give the lock up.
+    pub(crate) fn hear_asks(self: &Arc<Self>) {
+        if !self.state().lock.hear_asks() {
+            return;
+        }
+        let (held, client) = (Arc::downgrade(self), self.claim.state());
+        let watcher = move |node| {
+            if let Some(held) = Weak::upgrade(&held) {
+                held.read_asks([node], Delivery::AtOnce);
+            }
+        };
+        let channels = self.claim.names().keys().map(asked_channel).collect();
+        let listens = client.subscriptions().listen(channels, Arc::new(watcher), client.nodes());
+        let _ = self.listens.set(listens);
+        // One may have come before.
+        self.read_asks(0..client.nodes().len(), Delivery::AtOnce);
+    }
+
+    /// Has `callback` called with each request to that holder.
+    pub(crate) fn call_asked(
+        self: &Arc<Self>,
+        holder: &HoldState,
+        callback: Callback<ReleaseRequest>,
+    ) {
+        let callbacks = holder.notice.call_with(callback);
+        let reports = self.claim.state().reports();
+        callbacks.into_iter().for_each(|callbacks| reports.call(callbacks));
+        self.hear_asks();
+    }
+
+    /// A further holder is asked as the present ones are.
+    pub(super) fn ask_further(state: &HeldState, holder: &HoldState) {
+        if let Some(asked) = state.lock.asked() {
+            // It has no callbacks yet.
+            let _ = holder.notice.tell(&ReleaseRequest::new(&asked.reason));
+        }
+    }
+
+    /// Reads these nodes for requests, unless a read of a node is on its way.
+    pub(super) fn read_asks(
+        self: &Arc<Self>,
+        nodes: impl IntoIterator<Item = usize>,
+        delivery: Delivery,
+    ) {
+        let mut request = None;
+        for node in nodes {
+            let until = self.state().lock.handle_sign_of_ask(node, clock::now());
+            let Some(until) = until else { continue };
+            let made = || Arc::new(asked_request(self.claim.names(), self.claim.owner()));
+            let ask = Ask::Anyway(request.get_or_insert_with(made).clone());
+            let sink = Arc::new(AskReader { held: Arc::downgrade(self), until });
+            let node = &self.claim.state().nodes()[node];
+            match delivery {
+                Delivery::AtOnce => node.ask(ask, &sink),
+                Delivery::WithOthers => node.ask_with_others(ask, &sink),
+            }
+        }
+    }
+
+    /// The node was read.
+    fn handle_asks_read(self: &Arc<Self>, node: usize, answer: Answer) {
+        let read = answer.ok().as_ref().and_then(reply::asked);
+        let mut state = self.state();
+        let (news, again) = state.lock.handle_ask_read(node, read, clock::now());
+        let request = news.map(|news| ReleaseRequest::new(&news.reason));
+        if let Some(request) = request {
+            // With the mutex held, so that the last request is told last. Nothing is called here.
+            let told = state.hold_states.iter().filter_map(|holder| holder.notice.tell(&request));
+            let callbacks: Vec<_> = told.collect();
+            let reports = self.claim.state().reports();
+            let (names, owner) = (self.claim.names().clone(), self.claim.owner().to_owned());
+            reports.tell(move || observe::asked(&names, &owner, &request));
+            drop(state);
+            callbacks.into_iter().for_each(|callbacks| reports.call(callbacks));
+        } else {
+            drop(state);
+        }
+        if again {
+            self.read_asks([node], Delivery::AtOnce);
+        }
+    }
+}
+
+/// Hears what a node keeps.
+struct AskReader {
+    held: Weak<Held>,
+    until: Time,
+}
+
+impl Sink for AskReader {
+    fn sending(&self, _node: usize, _via: Via) -> bool {
+        clock::now() < self.until && self.held.strong_count() > 0
+    }
+
+    fn unsent(&self, _node: usize) {}
+
+    fn answer(&self, node: usize, answer: Answer) {
+        if let Some(held) = self.held.upgrade() {
+            held.handle_asks_read(node, answer);
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! A holder that listens hears that somebody asks for its lock, and nothing is taken from it.
+
+mod support;
+
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, bounded};
+use quorlock::{Builder, ErrorKind, OptionalGuard as _, Quorlock, ReleaseRequest, Renewal};
+use support::clients::{connected, fresh};
+use support::kinds::KINDS;
+use support::proxy::Proxy;
+use support::{Server, Servers, wait_until};
+
+const NAME: &str = "imports";
+const KEY: &str = "quorlock:imports";
+const LIMIT: Duration = Duration::from_secs(60);
+/// Never to be waited for, so that no renewal is due in a test.
+const LONG: Duration = Duration::from_secs(600);
+/// Long enough for a busy machine to renew in time.
+const SHORT: Duration = Duration::from_secs(6);
+
+fn builder(nodes: impl IntoIterator<Item: AsRef<str>>, ttl: Duration) -> Builder {
+    fresh(nodes).ttl(ttl).max_ttl(LONG).node_timeout(Duration::from_secs(2))
+}
+
+fn client(servers: &Servers, ttl: Duration) -> Quorlock {
+    connected(builder(servers.urls(), ttl))
+}
+
+#[track_caller]
+fn ask(locks: &Quorlock, reason: &str) {
+    let asked = locks.mutex(NAME).ask_to_release(reason);
+    assert!(asked.expect("the nodes are healthy"), "somebody holds it");
+}
+
+#[track_caller]
+fn reason(asked: &Receiver<ReleaseRequest>) -> String {
+    asked.recv_timeout(LIMIT).expect("the holder is asked").reason
+}
+
+/// The keys of requests on that server.
+fn request_keys(server: &Server) -> Vec<String> {
+    let mut keys = server.keys();
+    keys.retain(|key| key.ends_with("}:asked"));
+    keys
+}
+
+/// The one that asks goes by the name alone, and need not know the kind.
+#[test]
+fn holders_of_every_kind_are_asked_and_keep_the_lock_until_they_give_it_back() {
+    let servers = Servers::start(3);
+    let (holder, other) = (client(&servers, LONG), client(&servers, LONG));
+    for kind in KINDS {
+        let lock = kind.of(&holder, &[NAME.as_bytes()]);
+        let guard = lock.lock().expect("it is free");
+        let asked = guard.asked().clone();
+        let called = bounded(1);
+        guard.on_asked(Box::new(move |request| called.0.send(request).expect("there is room")));
+        for turn in ["one", "another"] {
+            ask(&other, turn);
+            assert_eq!(reason(&asked), turn, "{}", kind.label());
+            assert_eq!(reason(&called.1), turn, "{}", kind.label());
+        }
+        assert!(guard.check().is_ok() && guard.lost().is_empty(), "nothing is taken");
+        guard.unlock().expect("three of three");
+        assert_eq!(asked.recv_timeout(LIMIT), Err(RecvTimeoutError::Disconnected));
+        let free = kind.of(&other, &[NAME.as_bytes()]).try_lock().expect("the nodes are healthy");
+        free.expect("it is free").unlock().expect("three of three");
+    }
+}
+
+#[test]
+fn a_request_of_before_is_told_to_a_holder_that_begins_to_listen_and_to_no_later_one() {
+    let servers = Servers::start(3);
+    let (holder, other) = (client(&servers, LONG), client(&servers, LONG));
+    let guard = holder.lock(NAME).expect("it is free");
+    ask(&other, "first");
+    let left = servers[0].pttl(&request_keys(&servers[0])[0]);
+    assert!(left > 0 && left <= servers[0].pttl(KEY), "it goes with the lock's key: {left} ms");
+    assert_eq!(reason(guard.asked()), "first");
+    guard.unlock().expect("three of three");
+    let guard = other.lock(NAME).expect("it is free");
+    let asked = guard.asked();
+    ask(&holder, "second");
+    assert_eq!(reason(asked), "second", "the first one was for another holder");
+    drop(guard);
+    // Of a writer that only reads by now.
+    let guard = holder.rw_lock(NAME).write().expect("it is free");
+    ask(&other, "third");
+    let guard = guard.downgrade();
+    assert_eq!(reason(guard.asked()), "third");
+}
+
+/// The messages of the nodes are lost, all of them.
+#[test]
+fn a_renewal_finds_a_request_whose_message_was_lost_and_so_does_an_extension() {
+    let servers = Servers::start(3);
+    let proxies: Vec<_> = servers.iter().map(|server| Proxy::start(server.port())).collect();
+    let other = client(&servers, LONG);
+    for renewal in [Renewal::Auto, Renewal::Manual] {
+        let holder = connected(builder(proxies.iter().map(Proxy::url), SHORT));
+        let guard = holder.mutex(NAME).renewal(renewal).lock().expect("it is free");
+        let asked = guard.asked();
+        wait_until("the nodes are listened to", LIMIT, || {
+            holder.node_stats().iter().all(|node| node.listened_to == 1)
+        });
+        proxies.iter().for_each(Proxy::swallow_messages);
+        ask(&other, "deploy");
+        if renewal == Renewal::Manual {
+            guard.extend(SHORT).expect("three of three");
+        }
+        assert_eq!(reason(asked), "deploy", "{renewal:?}");
+        guard.unlock().expect("three of three");
+    }
+    assert!(proxies.iter().all(|proxy| proxy.swallowed() > 0), "there were messages");
+}
+
+/// It is told once, although each of the nodes and each renewal tells of it.
+#[test]
+fn a_request_is_told_once() {
+    let servers = Servers::start(3);
+    let (holder, other) = (client(&servers, SHORT), client(&servers, LONG));
+    let guard = holder.lock(NAME).expect("it is free");
+    let asked = guard.asked();
+    ask(&other, "once");
+    assert_eq!(reason(asked), "once");
+    support::clients::wait_renewed([&guard], 2);
+    assert!(asked.is_empty(), "it was told");
+}
+
+#[test]
+fn a_lock_that_is_free_or_only_kept_has_nobody_to_ask() {
+    let servers = Servers::start(3);
+    let locks = client(&servers, LONG);
+    let asks = |name: &str| locks.mutex(name).ask_to_release("").expect("the nodes are healthy");
+    assert!(!asks(NAME));
+    let kept = locks.mutex(NAME).min_hold(LONG).lock().expect("it is free");
+    kept.unlock().expect("three of three");
+    assert!(!asks(NAME), "nobody holds it");
+    assert!(servers.iter().all(|server| request_keys(server).is_empty()), "nothing is left");
+    servers[0].command(&["SET", "quorlock:text", "a text"]);
+    let error = locks.mutex("text").ask_to_release("").expect_err("it is no lock");
+    assert_eq!(error.kind(), ErrorKind::WrongKind, "{error}");
+    assert!(error.to_string().contains("has no holder to ask"), "{error}");
+}
+
+#[test]
+fn reasons_are_checked_and_shown_as_they_were_given() {
+    let servers = Servers::start(1);
+    let locks = client(&servers, LONG);
+    let guard = locks.lock(NAME).expect("it is free");
+    for wrong in ["a\nb", &"x".repeat(257)] {
+        let error = locks.mutex(NAME).ask_to_release(wrong).expect_err("it is wrong");
+        assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+    }
+    for right in ["", "two  words ", "\u{fc}ber", &"x".repeat(256)] {
+        ask(&locks, right);
+        assert_eq!(reason(guard.asked()), right);
+    }
+}
+
+#[test]
+fn too_few_nodes_that_take_the_request_are_an_error_that_names_the_others() {
+    let mut servers = Servers::start(3);
+    let (holder, other) = (client(&servers, LONG), client(&servers, LONG));
+    let _guard = holder.lock(NAME).expect("it is free");
+    servers[0].kill();
+    ask(&other, "a minority is away");
+    // They answer, and take nothing.
+    servers[1].command(&["CONFIG", "SET", "maxmemory", "1"]);
+    let error = other.mutex(NAME).ask_to_release("too few").expect_err("one of three");
+    assert_eq!(error.kind(), ErrorKind::NoQuorum, "{error}");
+    let says = error.to_string();
+    for word in ["may not hear", &servers[0].url(), &servers[1].url(), "maxmemory"] {
+        assert!(says.contains(word), "{word}: {says}");
+    }
+}
+
+/// The listeners go with the last guard that listens.
+#[test]
+fn nobody_listens_for_locks_that_were_given_back() {
+    let servers = Servers::start(3);
+    let locks = client(&servers, LONG);
+    let listened = || locks.node_stats().iter().map(|node| node.listened_to).sum::<usize>();
+    let guards: Vec<_> = (0..4).map(|i| locks.lock(format!("job/{i}")).expect("free")).collect();
+    assert_eq!(listened(), 0, "nobody listens before a guard is asked to");
+    assert!(guards.iter().all(|guard| guard.asked().is_empty()));
+    wait_until("each node is listened to for each lock", LIMIT, || listened() == 12);
+    drop(guards);
+    wait_until("nobody listens", LIMIT, || listened() == 0);
+}
+
+/// A holder that hears of a request late still hears of it: a node that hangs holds no other one up.
+#[test]
+fn a_node_that_hangs_delays_no_request() {
+    let mut servers = Servers::start(3);
+    let (holder, other) = (client(&servers, LONG), client(&servers, LONG));
+    let guard = holder.lock(NAME).expect("it is free");
+    let asked = guard.asked();
+    servers[2].pause();
+    let began = Instant::now();
+    ask(&other, "hurry");
+    assert_eq!(reason(asked), "hurry");
+    assert!(began.elapsed() < LIMIT / 2, "within the node timeout or so");
+    servers[2].resume();
+    assert!(other.try_lock(NAME).optional().expect("the nodes are healthy").is_none());
+}
