@@ -47,11 +47,18 @@ pub(crate) fn leader(options: &Leader) -> Result<u8, Failure> {
     Ok(if leader.is_some() { 0 } else { NOBODY })
 }
 
-/// Takes a lock from its holder. Ends with 0 also if nobody has it.
+/// Takes a lock from its holder, or asks for it. Ends with 0 also if nobody has it.
 pub(crate) fn unlock(options: &Unlock) -> Result<u8, Failure> {
     let name = quoted(bytes(&options.name));
     let lock = options.set.client()?.mutex(bytes(&options.name));
     let before = lock.holder()?;
+    if options.ask {
+        match lock.ask_to_release(options.reason.as_deref().unwrap_or_default())? {
+            true => tell(format_args!("{name}: {}", asked(&before))),
+            false => tell(format_args!("nobody has {name}")),
+        }
+        return Ok(0);
+    }
     match lock.force_unlock()? {
         true => tell(format_args!("{name} {}", taken(&before))),
         false => tell(format_args!("nobody had {name}")),
@@ -59,20 +66,42 @@ pub(crate) fn unlock(options: &Unlock) -> Result<u8, Failure> {
     Ok(0)
 }
 
+/// The outcome of a request to give the lock up.
+fn asked(before: &HolderReport) -> String {
+    let holders = working(before);
+    let (holder, gives) = match holders.len() {
+        0 => {
+            return "its holder was asked to give it up, and does so when possible, or not at all"
+                .to_owned();
+        }
+        1 => ("its holder", "was asked to give it up, and does"),
+        _ => ("its holders", "were asked to give it up, and do"),
+    };
+    format!("{holder}, {}, {gives} so when possible, or not at all", named(&holders))
+}
+
+/// The holders that have not given the lock back.
+fn working(report: &HolderReport) -> Vec<&Owner> {
+    report.holders().filter(|holder| !holder.kept).map(|holder| &holder.owner).collect()
+}
+
+fn named(owners: &[&Owner]) -> String {
+    let mut named: Vec<_> = owners.iter().take(SHOWN).map(ToString::to_string).collect();
+    if owners.len() > SHOWN {
+        named.push(format!("{} more", owners.len() - SHOWN));
+    }
+    named.join(", ")
+}
+
 /// The outcome of a forced unlock, with the time for which the holders work on.
 fn taken(before: &HolderReport) -> String {
-    let working: Vec<&Owner> =
-        before.holders().filter(|holder| !holder.kept).map(|holder| &holder.owner).collect();
+    let working = working(before);
     if working.is_empty() {
         return match before.state() {
             LockState::Kept => "was kept after its holder had given it back, and is free",
             _ => "is taken from its owners on some of the masters, and is free",
         }
         .to_owned();
-    }
-    let mut named: Vec<_> = working.iter().take(SHOWN).map(ToString::to_string).collect();
-    if working.len() > SHOWN {
-        named.push(format!("{} more", working.len() - SHOWN));
     }
     let answers = before.names.iter().flat_map(|name| &name.nodes);
     let lives = answers.filter_map(|node| node.answer.as_ref().ok()?.remaining_ttl);
@@ -84,7 +113,7 @@ fn taken(before: &HolderReport) -> String {
     format!(
         "is taken from {holder}, {}, and others can take it from now on. {works} on until the next renewal, usually for {}; \
          without a renewal for {} at most",
-        named.join(", "),
+        named(&working),
         // It renews when a third of the TTL is over. So it has the most time until then if all of the TTL is left.
         tenths(left / 3),
         tenths(left)

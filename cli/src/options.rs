@@ -1,17 +1,21 @@
 //! The options of the program.
 
 use std::ffi::{OsStr, OsString};
-use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::styling::{Style, Styles};
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use serde::{Deserialize, Serialize};
 
 use crate::exit::{
     ADMIN_TABLE, BENCH_TABLE, DEMO_TABLE, DOCTOR_TABLE, ELECT_TABLE, HELD, LEADER_TABLE,
     STATUS_TABLE, TABLE,
 };
+
+pub(crate) use masters::Set;
+use time::time;
+
+mod masters;
+mod time;
 
 const PLAIN: Styles = Styles::plain().header(Style::new().bold()).literal(Style::new().bold());
 
@@ -47,7 +51,7 @@ pub(crate) enum Command {
     /// Prints the locks that are held, each with its holder
     #[command(after_help = ADMIN_TABLE)]
     List(List),
-    /// Takes a lock from its holder
+    /// Takes a lock from its holder, or asks the holder to give it up
     #[command(after_help = ADMIN_TABLE)]
     Unlock(Unlock),
     /// Lets masters that were restarted grant locks at once, if nobody can hold one
@@ -115,82 +119,6 @@ impl Command {
     }
 }
 
-/// A time, as an option has it: in seconds, as with `flock`, or with units.
-fn time(text: &str) -> Result<Duration, &'static str> {
-    let is_number = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
-    let time = match text.parse() {
-        Ok(seconds) if is_number => Duration::try_from_secs_f64(seconds).ok(),
-        _ => humantime::parse_duration(text).ok(),
-    };
-    time.ok_or(
-        "a time is a number of seconds, such as 5 or 0.5, or has units, such as 500ms, 90s or 5m",
-    )
-}
-
-/// The masters, and what all of their clients agree on.
-#[derive(Args, Clone, Debug, Deserialize, Serialize)]
-#[command(next_help_heading = "The masters")]
-pub(crate) struct Set {
-    /// A master, redis://[USER@]HOST[:PORT]; repeat the option for each
-    ///
-    /// Defaults to the environment variable QUORLOCK_NODES (separated by commas), then to the file. Put no password
-    /// here: see QUORLOCK_PASSWORD and --ask-password.
-    #[arg(long = "node", value_name = "URL")]
-    pub(crate) nodes: Vec<String>,
-
-    /// A TOML file with settings; "Settings" in `quorlock man operations` has their names
-    ///
-    /// Defaults to the file in the environment variable QUORLOCK_CONFIG, or else to /etc/quorlock.toml, if it exists.
-    /// Options and the environment override it.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) config: Option<PathBuf>,
-
-    /// Asks for the password on the terminal [default: QUORLOCK_PASSWORD, or the file]
-    #[arg(long)]
-    #[serde(skip)]
-    pub(crate) ask_password: bool,
-
-    /// The prefix of all keys [default: quorlock:]
-    #[arg(long, value_name = "PREFIX")]
-    pub(crate) key_prefix: Option<String>,
-
-    /// The name of the set of masters [default: default]
-    #[arg(long, value_name = "NAME")]
-    pub(crate) set_name: Option<String>,
-
-    /// The longest TTL that any client of these masters uses [default: 10s]
-    #[arg(long, value_name = "TIME", value_parser = time)]
-    pub(crate) max_ttl: Option<Duration>,
-
-    /// How far the masters' clocks may step [default: 100ms]
-    #[arg(long, value_name = "TIME", value_parser = time)]
-    pub(crate) clock_tolerance: Option<Duration>,
-
-    /// How long a master has to answer [default: 200ms]
-    #[arg(long, value_name = "TIME", value_parser = time)]
-    pub(crate) node_timeout: Option<Duration>,
-
-    /// How long a majority may be out of reach before a caller gives up [default: 10s; for `run` as long as --wait]
-    #[arg(long, value_name = "TIME", value_parser = time)]
-    pub(crate) no_quorum_timeout: Option<Duration>,
-
-    /// Restarted masters grant locks at once; all their clients must agree on this
-    #[arg(long)]
-    pub(crate) no_quarantine: bool,
-
-    /// A file with the certificates of the CA of rediss:// masters, in PEM
-    #[arg(long, value_name = "FILE")]
-    pub(crate) tls_ca: Option<PathBuf>,
-
-    /// A file with a certificate for rediss:// masters that want one, in PEM
-    #[arg(long, value_name = "FILE", requires = "tls_key")]
-    pub(crate) tls_cert: Option<PathBuf>,
-
-    /// A file with its private key, in PEM
-    #[arg(long, value_name = "FILE", requires = "tls_cert")]
-    pub(crate) tls_key: Option<PathBuf>,
-}
-
 #[derive(Args, Debug)]
 pub(crate) struct Run {
     /// How long the lock stays held after this machine crashes [default: 10s]
@@ -204,10 +132,6 @@ pub(crate) struct Run {
     /// Gives up at once if the lock is held
     #[arg(long, short = 'n', aliases = ["nonblock", "nb"], conflicts_with = "wait")]
     pub(crate) no_wait: bool,
-
-    /// Reports the reason for the wait even without a terminal: when it changes, and once a minute
-    #[arg(long, short = 'v')]
-    pub(crate) verbose: bool,
 
     #[arg(long, value_enum, default_value_t = Kind::Mutex, value_name = "KIND")]
     pub(crate) kind: Kind,
@@ -236,14 +160,8 @@ pub(crate) struct Run {
     #[arg(long, value_enum, default_value_t = OnLost::Term, value_name = "WHAT")]
     pub(crate) on_lost: OnLost,
 
-    /// How long COMMAND has from SIGTERM to SIGKILL when the lock is about to be lost [default: a quarter of the TTL]
-    #[arg(long, value_name = "TIME", value_parser = time)]
-    pub(crate) grace: Option<Duration>,
-
-    /// Lets COMMAND inherit QUORLOCK_PASSWORD, and QUORLOCK_NODES if it has passwords, for its own `quorlock` calls [default:
-    /// they are removed]
-    #[arg(long)]
-    pub(crate) pass_passwords: bool,
+    #[command(flatten)]
+    pub(crate) keeping: Keeping,
 
     /// The exit code if somebody else has the lock
     #[arg(long, short = 'E', value_name = "CODE", default_value_t = HELD)]
@@ -267,6 +185,27 @@ pub(crate) struct Run {
 
     #[command(flatten)]
     pub(crate) set: Set,
+}
+
+/// What all commands have that run COMMAND under a lock.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct Keeping {
+    /// How long COMMAND has from SIGTERM to SIGKILL when the lock is about to be lost [default: a quarter of the TTL]
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) grace: Option<Duration>,
+
+    /// The action on COMMAND when somebody asks for the lock by `quorlock unlock --ask` [default: tell; of elect: term]
+    #[arg(long, value_enum, value_name = "WHAT")]
+    pub(crate) on_asked: Option<OnAsked>,
+
+    /// Reports the reason for the wait even without a terminal: when it changes, and once a minute
+    #[arg(long, short = 'v')]
+    pub(crate) verbose: bool,
+
+    /// Lets COMMAND inherit QUORLOCK_PASSWORD, and QUORLOCK_NODES if it has passwords, for its own `quorlock` calls [default:
+    /// they are removed]
+    #[arg(long)]
+    pub(crate) pass_passwords: bool,
 }
 
 /// The options of `flock` that are written otherwise here.
@@ -371,6 +310,14 @@ pub(crate) enum OnLost {
     Kill,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OnAsked {
+    /// Lets it run, with a message on standard error
+    Tell,
+    /// SIGTERM, and no SIGKILL: the lock is kept until COMMAND has ended
+    Term,
+}
+
 #[derive(Args, Debug)]
 pub(crate) struct Elect {
     /// A text that others can read while this host leads, such as its address: at most 128 bytes
@@ -381,18 +328,8 @@ pub(crate) struct Elect {
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) ttl: Option<Duration>,
 
-    /// How long COMMAND has from SIGTERM to SIGKILL when the term is about to be lost [default: a quarter of the TTL]
-    #[arg(long, value_name = "TIME", value_parser = time)]
-    pub(crate) grace: Option<Duration>,
-
-    /// Reports the reason for the wait even without a terminal: when it changes, and once a minute
-    #[arg(long, short = 'v')]
-    pub(crate) verbose: bool,
-
-    /// Lets COMMAND inherit QUORLOCK_PASSWORD, and QUORLOCK_NODES if it has passwords, for its own `quorlock` calls [default:
-    /// they are removed]
-    #[arg(long)]
-    pub(crate) pass_passwords: bool,
+    #[command(flatten)]
+    pub(crate) keeping: Keeping,
 
     /// The name of the election
     #[arg(value_name = "NAME")]
@@ -467,9 +404,17 @@ pub(crate) struct List {
 
 #[derive(Args, Debug)]
 pub(crate) struct Unlock {
-    /// Confirms the command: a live holder is told that its lock is lost
-    #[arg(long, required = true)]
+    /// Takes the lock: a live holder is told that it is lost
+    #[arg(long, required_unless_present = "ask")]
     pub(crate) force: bool,
+
+    /// Asks the holder to give the lock up, which it does when it can, or not at all: `run` says so, or ends COMMAND (--on-asked)
+    #[arg(long, conflicts_with = "force")]
+    pub(crate) ask: bool,
+
+    /// The reason that the holder is told: at most 256 bytes
+    #[arg(long, value_name = "TEXT", requires = "ask", conflicts_with = "force")]
+    pub(crate) reason: Option<String>,
 
     /// The name of the lock
     #[arg(value_name = "NAME")]

@@ -19,7 +19,7 @@ use std::time::Duration;
 use quorlock::{Handle, LockKind, Quorlock, RwLock, Semaphore, Wait};
 
 use crate::exit::{End, Failure};
-use crate::options::{Kind, Run};
+use crate::options::{Kind, OnAsked, Run};
 use crate::set::{Configured, bytes, with_passwords};
 use crate::signals;
 use crate::tell::{quoted_names, write_by_a_thread};
@@ -36,7 +36,7 @@ pub(crate) use watchdog::watchdog;
 
 /// Waits for the lock, runs the command, and returns how it has ended.
 pub(crate) fn run(options: &Run) -> Result<End, Failure> {
-    let Run { name, grace, on_lost, free_failed, pass_passwords, .. } = options;
+    let Run { name, keeping, on_lost, free_failed, .. } = options;
     check(options)?;
     let command = &options.command();
     program::find(command)?;
@@ -51,11 +51,11 @@ pub(crate) fn run(options: &Run) -> Result<End, Failure> {
     }
     let password = configured.asked_password.clone();
     let validity = ttl.saturating_sub(ttl / 50 + TOLERANCE);
-    let grace = grace_within(*grace, *on_lost, validity);
+    let grace = grace_within(keeping.grace, *on_lost, validity);
     let margin = grace.as_ref().ok().and_then(|grace| warned_before(*grace, validity));
     let client = client(configured, options, margin)?;
     // Before a lock is taken that `--min-hold` would keep. For how long it is valid is known only then.
-    let grace = grace.map(|_| options.grace)?;
+    grace?;
     let shown = &quoted_names(options.names());
     let any_kind = &client.multi_mutex(options.names().map(bytes));
     let job = Job {
@@ -64,10 +64,11 @@ pub(crate) fn run(options: &Run) -> Result<End, Failure> {
         name,
         shown,
         any_kind,
-        grace,
+        grace: keeping.grace,
         on_lost: *on_lost,
+        on_asked: keeping.on_asked.unwrap_or(OnAsked::Tell),
         frees_failed: *free_failed,
-        secrets: if *pass_passwords { Vec::new() } else { with_passwords() },
+        secrets: if keeping.pass_passwords { Vec::new() } else { with_passwords() },
         // Nobody knows what a command has done whose keeper was killed, so a minimum stands.
         gives_back: (!keeps || *free_failed).then(|| GivesBack {
             set: options.set.clone(),
@@ -89,7 +90,7 @@ pub(crate) fn run(options: &Run) -> Result<End, Failure> {
         any_kind,
         shown,
         permits: options.permits,
-        verbose: options.verbose,
+        verbose: keeping.verbose,
     };
     let name = bytes(name);
     let rw_lock = || rw_lock(client.rw_lock(name), options);

@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-use crate::program::{LIMIT, World, ends_with, printed, told};
+use crate::program::{LIMIT, World, ends_with, printed, read, told};
+use crate::support::reaper::Process;
 use crate::support::wait_until;
 
 #[test]
@@ -91,6 +92,50 @@ fn unlock_asks_for_force_and_says_whether_anybody_had_it() {
     ends_with(&output, 0);
     let says = "quorlock: \"done\" was kept after its holder had given it back, and is free\n";
     assert_eq!(crate::program::told(&output), says);
+}
+
+#[test]
+fn unlock_asks_the_holder_which_goes_on_or_ends_its_command() {
+    let world = World::new();
+    let output = world.output(&["unlock", "--ask", "job"]);
+    ends_with(&output, 0);
+    assert_eq!(told(&output), "quorlock: nobody has \"job\"\n");
+    for wrong in [&["--ask", "--force", "job"][..], &["--force", "--reason", "x", "job"]] {
+        ends_with(&world.output(&[&["unlock"], wrong].concat()), 125);
+    }
+    // A command that heeds no SIGTERM, and ends when it is let go.
+    let script =
+        "trap 'echo told >> told' TERM; echo $$ > pid; while ! [ -e go ]; do sleep 0.05; done";
+    for (options, says) in [
+        (&[][..], "\"job\": asked to release it: deploy\n"),
+        (&["--on-asked", "term"], "asked to release it: deploy; the command gets SIGTERM\n"),
+    ] {
+        for file in ["go", "pid"] {
+            let _ = std::fs::remove_file(world.folder.path(file));
+        }
+        let log = world.folder.path("log");
+        let file = std::fs::File::create(&log).expect("there is room");
+        let mut program =
+            world.program(&[&["run"], options, &["job", "--", "sh", "-c", script]].concat());
+        let mut running = Process::spawn(program.stderr(file)).expect("it starts");
+        wait_until("it holds the lock", LIMIT, || !world.servers[0].keys().is_empty());
+        wait_until("the command runs", LIMIT, || world.folder.path("pid").exists());
+        let output = world.output(&["unlock", "--ask", "--reason", "deploy", "job"]);
+        ends_with(&output, 0);
+        let says_so = told(&output);
+        let begins = "quorlock: \"job\": its holder, ";
+        assert!(says_so.starts_with(begins) && says_so.contains("was asked"), "{says_so}");
+        wait_until("the holder says so", LIMIT, || read(&log).contains(says));
+        assert_eq!(
+            world.output(&["status", "--quiet", "job"]).status.code(),
+            Some(120),
+            "it is held"
+        );
+        world.folder.write("go", "");
+        wait_until("it ends", LIMIT, || running.try_wait().expect("it is ours").is_some());
+        assert!(running.wait().expect("it has ended").success(), "{}", read(&log));
+    }
+    assert_eq!(read(&world.folder.path("told")), "told\n", "the second one, once");
 }
 
 /// A lock that is held, and that all masters have forgotten, is not about to be free.

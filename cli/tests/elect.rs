@@ -94,6 +94,28 @@ fn a_leader_whose_masters_fail_ends_its_command_in_time_and_stands_again() {
     assert!(told.contains("this host stands again"), "{told}");
 }
 
+#[test]
+fn a_leader_that_is_asked_hands_over_and_stands_again() {
+    let world = World::new();
+    let first = stands(&world, "one");
+    let (command, _, _) = led(&world, 1);
+    let second = stands(&world, "two");
+    let output = world.output(&["unlock", "--ask", "--reason", "deploy", NAME]);
+    ends_with(&output, 0);
+    let (next, _, host) = led(&world, 2);
+    assert!(!runs(command) && host == "two", "the next one begins behind its end");
+    ends_with(&world.output(&["unlock", "--ask", NAME]), 0);
+    let (_, _, host) = led(&world, 3);
+    assert!(!runs(next) && host == "one", "it stands again");
+    first.signal("TERM");
+    let (code, _, told) = first.end();
+    assert_eq!(code, Some(128 + 15), "{told}");
+    let says = "\"scheduler\": asked to release it: deploy; the command gets SIGTERM";
+    assert!(told.contains(says), "{told}");
+    second.signal("TERM");
+    let _ = second.end();
+}
+
 /// The command of the killed leader is ended before the next host leads.
 #[test]
 fn a_leader_that_is_killed_is_followed() {

@@ -13,7 +13,7 @@ use super::program;
 use super::waiting::Waiting;
 use crate::clock::Time;
 use crate::exit::{End, Failure, HELD, LOST};
-use crate::options::{Elect, OnLost};
+use crate::options::{Elect, OnAsked, OnLost};
 use crate::set::{bytes, with_passwords};
 use crate::signals::{self, ends_the_wait};
 use crate::tell::{quoted, tell, write_by_a_thread};
@@ -24,7 +24,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// Stands for election, runs the command while this host leads, and stands again, until a signal comes that ends programs.
 pub(crate) fn elect(options: &Elect) -> Result<End, Failure> {
-    let Elect { name, value, ttl, grace, verbose, pass_passwords, command, set } = options;
+    let Elect { name, value, ttl, keeping, command, set } = options;
     program::find(command)?;
     // Before any thread is there: each would get signals.
     let signals = signals::listen()?;
@@ -44,7 +44,7 @@ pub(crate) fn elect(options: &Elect) -> Result<End, Failure> {
     let election = ttl.map_or(election.clone(), |ttl| election.ttl(ttl));
     let lives = election.lives_for();
     let validity = lives.saturating_sub(lives / 50 + TOLERANCE);
-    let margin = warned_before(grace_within(*grace, OnLost::Term, validity)?, validity);
+    let margin = warned_before(grace_within(keeping.grace, OnLost::Term, validity)?, validity);
     let margin = margin.filter(|_| !has_margin);
     let election = margin.map_or(election.clone(), |margin| election.margin(margin));
     let shown = &quoted(bytes(name));
@@ -55,10 +55,11 @@ pub(crate) fn elect(options: &Elect) -> Result<End, Failure> {
         name,
         shown,
         any_kind,
-        grace: *grace,
+        grace: keeping.grace,
         on_lost: OnLost::Term,
+        on_asked: keeping.on_asked.unwrap_or(OnAsked::Term),
         frees_failed: false,
-        secrets: if *pass_passwords { Vec::new() } else { with_passwords() },
+        secrets: if keeping.pass_passwords { Vec::new() } else { with_passwords() },
         gives_back: Some(GivesBack {
             set: set.clone(),
             password,
@@ -75,7 +76,7 @@ pub(crate) fn elect(options: &Elect) -> Result<End, Failure> {
         any_kind,
         shown,
         permits: None,
-        verbose: *verbose,
+        verbose: keeping.verbose,
     };
     stand(&election, &waiting, &job)
 }

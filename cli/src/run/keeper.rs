@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use quorlock::crossbeam_channel::{Receiver, never, select};
-use quorlock::{Error, ErrorKind, LockGuard, LossReason, MultiMutex, Quorlock, Risk, RiskReason};
+use quorlock::{
+    Error, ErrorKind, LockGuard, LossReason, MultiMutex, Quorlock, ReleaseRequest, Risk, RiskReason,
+};
 
 use super::ending::{Ending, MARGIN, Step};
 use super::give_back::{GivesBack, Held};
@@ -19,7 +21,7 @@ use super::watchdog::{BEGINS_WITHIN, Watchdog};
 use super::why::Why;
 use crate::clock::{self, Time};
 use crate::exit::{CANNOT_RUN, End, Failure, LOST, NOT_FOUND};
-use crate::options::OnLost;
+use crate::options::{OnAsked, OnLost};
 use crate::signals::{self, ENDING};
 use crate::tell::tell;
 
@@ -47,6 +49,7 @@ pub(super) struct Job<'a> {
     /// From SIGTERM to SIGKILL; `None`: a part of the validity.
     pub(super) grace: Option<Duration>,
     pub(super) on_lost: OnLost,
+    pub(super) on_asked: OnAsked,
     /// A command that fails gives the lock back without the minimum.
     pub(super) frees_failed: bool,
     /// Variables of the environment that the command does not inherit.
@@ -128,6 +131,7 @@ impl Job<'_> {
             is_lost: false,
             is_unconfirmed: false,
             hears_of_risk: true,
+            hears_asks: true,
             why: None,
             was_terminated: false,
             was_told: false,
@@ -160,8 +164,9 @@ struct Kept<'a> {
     is_lost: bool,
     /// The library has warned that too few masters confirm its renewals, and the lock has not recovered since.
     is_unconfirmed: bool,
-    /// The library may still tell something of a risk.
+    /// The library may still tell something of a risk, and of requests to give the lock up.
     hears_of_risk: bool,
+    hears_asks: bool,
     /// Why the command was ended, or is left to run without the lock.
     why: Option<Why>,
     /// By a SIGTERM to this process, which was passed on.
@@ -198,7 +203,7 @@ impl Kept<'_> {
             }
         };
         self.group.go_on();
-        let (nothing, no_risk) = (never(), never());
+        let (nothing, no_risk, no_request) = (never(), never(), never());
         let end = loop {
             let watched_by = watchdog.as_ref().map(Watchdog::id);
             orphans::reap([self.group.leader()].into_iter().chain(watched_by));
@@ -235,6 +240,7 @@ impl Kept<'_> {
             }
             let lost = if self.is_lost { &nothing } else { guard.lost() };
             let risk = if self.hears_of_risk { guard.at_risk() } else { &no_risk };
+            let asked = if self.hears_asks { guard.asked() } else { &no_request };
             let said = self.lookup.said();
             select! {
                 recv(signals) -> signal => match signal {
@@ -248,6 +254,7 @@ impl Kept<'_> {
                     reason.iter().for_each(|reason| self.handle_lost(*reason));
                 }
                 recv(risk) -> risk => self.handle_risk(risk.ok().as_ref()),
+                recv(asked) -> request => self.handle_asked(request.ok().as_ref()),
                 recv(said) -> said => self.handle_said(said.ok()),
                 default(wait) => {}
             }
@@ -359,6 +366,19 @@ impl Kept<'_> {
             };
             self.is_unconfirmed = reason.is_some_and(|reason| reason != RiskReason::Late);
             tell(format_args!("{} is {risk}", self.job.shown));
+        }
+    }
+
+    /// Somebody asks for the lock; `None`: nobody can any more. It is given up once all of the command has ended.
+    fn handle_asked(&mut self, request: Option<&ReleaseRequest>) {
+        self.hears_asks = request.is_some();
+        let Some(request) = request else { return };
+        let ends = self.job.on_asked == OnAsked::Term && self.others_since.is_none();
+        let then = if ends { "; the command gets SIGTERM" } else { "" };
+        tell(format_args!("{}: {request}{then}", self.job.shown));
+        if ends {
+            self.was_terminated = true;
+            self.end_by(Signal::SIGTERM);
         }
     }
 

@@ -1,0 +1,15 @@
+//! Times, as options have them.
+
+use std::time::Duration;
+
+/// A time, as an option has it: in seconds, as with `flock`, or with units.
+pub(super) fn time(text: &str) -> Result<Duration, &'static str> {
+    let is_number = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    let time = match text.parse() {
+        Ok(seconds) if is_number => Duration::try_from_secs_f64(seconds).ok(),
+        _ => humantime::parse_duration(text).ok(),
+    };
+    time.ok_or(
+        "a time is a number of seconds, such as 5 or 0.5, or has units, such as 500ms, 90s or 5m",
+    )
+}
