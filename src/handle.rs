@@ -361,11 +361,11 @@ impl<K: LockKind> Handle<K> {
     }
 
     /// Asks the holders of the lock to give it up, whatever its kind is: to do something else first, or to stop a host. Returns
-    /// true if somebody has it, and false if nobody does.
+    /// true if an owner was asked, and false if nobody has the lock.
     ///
     /// **It forces nothing, and waits for nobody**: a holder is told only if it listens ([`Guard::asked`](crate::Guard::asked)), and
-    /// gives the lock up when it can, or not at all. To get the lock, take it as ever, before or after this call. A lock that was
-    /// given up is left to other processes.
+    /// gives the lock up when it can, or not at all. To get the lock, take it as ever, best before this call: the process of a holder that
+    /// was asked leaves the lock to callers that wait elsewhere.
     ///
     /// `reason` is shown to the holder: at most 256 bytes, without control characters; it may be empty. First the nodes are asked who has
     /// the lock; then each of them keeps the request for exactly those owners, for as long as the lock's key lives without a renewal, and
@@ -375,7 +375,7 @@ impl<K: LockKind> Handle<K> {
     /// # Errors
     ///
     /// Those of [`holder`](Self::holder): then nobody was asked. [`NoQuorum`](crate::ErrorKind::NoQuorum), too, if fewer than a majority
-    /// of the nodes took the request, which the holder may still hear of; or if a holder may be there whom no node has named, since too
+    /// of the nodes answered, or none that has the lock, so that the holder may not hear of it; or if a holder may be there whom no node has named, since too
     /// many nodes may have forgotten locks. [`WrongKind`](crate::ErrorKind::WrongKind) if the name belongs to something that is no
     /// lock; [`Config`](crate::ErrorKind::Config) for a reason that is too long, or has control characters.
     ///

@@ -12,10 +12,10 @@ use crate::exit::{
 };
 
 pub(crate) use masters::Set;
-use time::time;
+use values::{reason, time};
 
 mod masters;
-mod time;
+mod values;
 
 const PLAIN: Styles = Styles::plain().header(Style::new().bold()).literal(Style::new().bold());
 
@@ -312,6 +312,8 @@ pub(crate) enum OnLost {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OnAsked {
+    /// Does not listen for requests
+    Ignore,
     /// Lets it run, with a message on standard error
     Tell,
     /// SIGTERM, and no SIGKILL: the lock is kept until COMMAND has ended
@@ -413,7 +415,7 @@ pub(crate) struct Unlock {
     pub(crate) ask: bool,
 
     /// The reason that the holder is told: at most 256 bytes
-    #[arg(long, value_name = "TEXT", requires = "ask", conflicts_with = "force")]
+    #[arg(long, value_name = "TEXT", requires = "ask", conflicts_with = "force", value_parser = reason)]
     pub(crate) reason: Option<String>,
 
     /// The name of the lock

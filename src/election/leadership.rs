@@ -38,6 +38,9 @@ impl fmt::Display for Leaving {
     }
 }
 
+/// The most requests to resign that a leader is told in one term.
+const MOST_REQUESTS: usize = 8;
+
 /// A channel that has ended, for a child by fork: the senders of the parent's may be locked there.
 static ENDED: OnceLock<Receiver<Leaving>> = OnceLock::new();
 
@@ -58,17 +61,18 @@ pub struct Leadership {
 impl Leadership {
     pub(super) fn new(guard: Guard, term: FencingToken) -> Self {
         ended();
-        // There is room for one message of each kind.
-        let (leave, leaving) = bounded(4);
+        // There is room for one message of each kind, and for all requests.
+        let (leave, leaving) = bounded(3 + MOST_REQUESTS);
         let (at_risk, lost, asked) = (leave.clone(), leave.clone(), leave.clone());
-        let (mut is_told, mut was_asked) = (false, false);
+        let (mut is_told, mut asked_times) = (false, 0);
         guard.on_at_risk(move |risk| {
             if risk.is_at_risk() && !std::mem::replace(&mut is_told, true) {
                 let _ = at_risk.try_send(Leaving::AtRisk(risk));
             }
         });
         guard.on_asked(move |request| {
-            if !std::mem::replace(&mut was_asked, true) {
+            asked_times += 1;
+            if asked_times <= MOST_REQUESTS {
                 let _ = asked.try_send(Leaving::Asked(request));
             }
         });
@@ -104,8 +108,9 @@ impl Leadership {
     }
 
     /// Gets a message when the leader has to leave: a margin before its term ends, if its renewals fail; when the term is lost;
-    /// when somebody [asks it to resign](super::Election::ask_to_resign); and when [`run`](super::Election::run) is told to stop. Each of
-    /// these is told once. Unless the term is lost it is still valid then, so that the leader can end its work in order.
+    /// when somebody [asks it to resign](super::Election::ask_to_resign); and when [`run`](super::Election::run) is told to stop. Each request
+    /// is told, up to eight of them in a term, and the others once. Unless the term is lost it is still valid then, so that the leader
+    /// can end its work in order.
     ///
     /// After the message the renewals go on. If they recover, the term goes on, too, until the leader resigns. To a request it may
     /// also pay no heed.

@@ -83,15 +83,18 @@ pub(super) fn leader(lock: &Handle<Exclusive>) -> Result<Option<Leader>, Error> 
     }
 }
 
-/// Returns true if nodes say that another holder came behind that term: one has the lock; or nobody has it on any node, and a
-/// majority knows a larger number. While attempts are under way, nodes know the numbers of attempts that may all be in vain.
+/// Returns true if nodes say that another holder came behind that term: one has the lock; or no node that answers names an owner, and
+/// a majority knows a larger number. While attempts are under way, nodes know the numbers of attempts that may all be in vain.
 pub(super) fn has_led_since(lock: &Handle<Exclusive>, term: FencingToken) -> bool {
     let Ok(report) = lock.holder() else { return false };
     let is_later = |token: Option<FencingToken>| token.is_some_and(|token| token > term);
     report.holders().any(|holder| is_later(holder.token))
-        || report.names.iter().filter(|name| name.state == LockState::Free).any(|name| {
+        || report.names.iter().any(|name| {
             let answers = name.nodes.iter().filter_map(|node| node.answer.as_ref().ok());
-            answers.filter(|answer| is_later(answer.token)).count() >= majority(name.nodes.len())
+            let is_free = answers.clone().all(|answer| answer.owners.is_empty());
+            is_free
+                && answers.filter(|answer| is_later(answer.token)).count()
+                    >= majority(name.nodes.len())
         })
 }
 

@@ -26,6 +26,7 @@ use crate::error::NodeFault;
 use crate::fuzzing::is_printable;
 use crate::holders::NodeAnswer;
 use crate::kinds::contract::reply;
+use crate::release_request::ReleaseRequest;
 
 #[cfg(unix)]
 mod conversation;
@@ -131,6 +132,8 @@ fn script_reply(value: Value) {
         assert!(is_printable(&shown) && shown.len() < 8_192, "{shown}");
     }
     let _ = (reply::telling(&value), reply::scan(&value));
+    let asked = reply::asked(&value).into_iter();
+    asked.for_each(|request| _ = ReleaseRequest::new(&request.reason));
     let now = Time::from_start(TIMEOUT);
     if let Some(probe) = admit::read(&value, Time::default(), now) {
         assert!(is_printable(probe.identity.run_id()) && probe.identity.run_id().len() <= 64);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crossbeam_channel::never;
 
 use crate::clock;
-use crate::core::operate::{ForcePlan, Holders, LockState, Telling};
+use crate::core::operate::{ForcePlan, Holders, Telling};
 use crate::core::vote::Shared;
 use crate::error::{Error, ErrorKind, NodeFault};
 use crate::holders::{HolderReport, NameReport};
@@ -127,7 +127,7 @@ pub(crate) fn ask_to_release(
 ) -> Result<bool, Error> {
     check_reason(reason)?;
     let heard = ask(client, names)?;
-    let working = heard.iter().map(|it| (it.name, it.round.with(|said| working_owners(said))));
+    let working = heard.iter().map(|it| (it.name, it.round.with(|said| said.working(is_kept))));
     let asked: Vec<_> = working.filter(|(_, owners)| !owners.is_empty()).collect();
     if asked.is_empty() {
         return match heard.iter().any(|it| it.round.with(|said| said.has_no_lock())) {
@@ -139,7 +139,8 @@ pub(crate) fn ask_to_release(
     let answer_by = clock::now().after(client.settings().node_timeout);
     let rounds = asked.iter().map(|(name, owners)| {
         let request = Arc::new(ask_request(name.key(), owners, &id, reason));
-        let round = FanOut::new(Telling::new(nodes.len()), reply::telling, client.names());
+        let telling = Telling::to_owners(nodes.len());
+        let round = FanOut::new(telling, reply::telling, client.names());
         round.ask(nodes, &Ask::Anyway(request));
         round
     });
@@ -147,8 +148,13 @@ pub(crate) fn ask_to_release(
     for round in &rounds {
         round.wait_uninterrupted(&mut None, answer_by);
     }
-    match rounds.iter().find(|round| !round.with(|telling| telling.is_told())) {
-        None => Ok(true),
+    // A node that has taken no request because the lock is not there has no fault.
+    let is_lost = |round: &&Arc<FanOut<Telling>>| {
+        let (is_told, has_owners) = round.with(|it| (it.is_told(), it.has_owners()));
+        !is_told || !has_owners && !round.faults(nodes, answer_by).is_empty()
+    };
+    match rounds.iter().find(is_lost) {
+        None => Ok(rounds.iter().any(|round| round.with(|it| it.has_owners()))),
         Some(round) => {
             let message = format!(
                 "the holder of {names} may not hear that it is asked to release it: too few nodes took the request. \
@@ -158,19 +164,6 @@ pub(crate) fn ask_to_release(
             Err(Error::new(ErrorKind::NoQuorum, message).with_faults(faults))
         }
     }
-}
-
-/// Returns the owners that may hold the lock, and have not given it back. None, if a majority says that nobody does, although some
-/// node has not been told of a release yet.
-fn working_owners(said: &Holders) -> Vec<Vec<u8>> {
-    let holdings = said.holdings();
-    let is_kept_only = !holdings.is_empty() && holdings.iter().all(|held| is_kept(&held.owner));
-    if is_kept_only || said.state() == LockState::Free {
-        return Vec::new();
-    }
-    let mut owners = said.seen();
-    owners.retain(|owner| !is_kept(owner));
-    owners
 }
 
 /// Takes the lock with these names from that owner, whoever else has it.

@@ -415,6 +415,7 @@ impl Held {
                 GiveBackStep::SendReleases(releases) => {
                     driven = self.send_releases(ending, releases)
                 }
+                GiveBackStep::TellOfOthers => self.local_waiters.heard(0),
                 GiveBackStep::TellQueue { lost } => {
                     self.local_waiters.gone(self.claim.owner(), lost);
                 }

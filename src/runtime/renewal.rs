@@ -154,6 +154,7 @@ impl Renewals {
         }
         for (held, due) in others {
             held.tell_risk();
+            held.read_missed_asks();
             held.enter();
             if due == Due::Renewal {
                 self.waiting.push_back(Arc::downgrade(&held));

@@ -87,20 +87,20 @@ impl Subscriptions {
     }
 
     /// From now on, until what this returns is dropped, `watcher` hears of what is told on these channels, and of each node that
-    /// confirms one of them. Nothing is told of releases there.
+    /// confirms one of them. Nothing is told of releases there. `None`: there are too many listeners.
     pub(crate) fn listen(
         self: &Arc<Self>,
         to: Vec<Vec<u8>>,
         watcher: Watcher,
         nodes: &[Node],
-    ) -> Listening {
+    ) -> Option<Listening> {
         let Joined { id, start, wake } = {
             let mut channels = self.channels.lock();
             self.busy.store(true, Ordering::Relaxed);
-            channels.listen(&to, &Waker::Watcher(watcher))
+            channels.listen(&to, &Waker::Watcher(watcher))?
         };
         self.have_them_listen(Sought { start, wake }, nodes);
-        Listening { subscriptions: self.clone(), id, to }
+        Some(Listening { subscriptions: self.clone(), id, to })
     }
 
     fn have_them_listen(self: &Arc<Self>, Sought { start, wake }: Sought, nodes: &[Node]) {

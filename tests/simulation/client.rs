@@ -268,6 +268,16 @@ impl Client {
         }
     }
 
+    /// The holders of that name hear that somebody asks for it, if the process runs.
+    pub(super) fn hears_ask(&mut self, name: usize, net: &mut Network) {
+        if self.runs() {
+            self.with(net, |client, cx| {
+                let asked = client.held.values().filter(|held| held.has_name(name));
+                asked.for_each(|held| held.hears_ask(cx.now()));
+            });
+        }
+    }
+
     /// All guards and calls are dropped; what they leave on the nodes is given back.
     pub(super) fn drop_all(&mut self, net: &mut Network) {
         self.with(net, |client, cx| {

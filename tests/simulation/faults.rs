@@ -118,6 +118,11 @@ pub(super) enum Fault {
         client: usize,
         name: usize,
     },
+    /// The holders of the lock at the client hear that somebody asks for it.
+    AskedFor {
+        client: usize,
+        name: usize,
+    },
     /// The node is out of memory: it sets no new key, and says so.
     Full {
         node: usize,
@@ -218,6 +223,9 @@ impl fmt::Display for Fault {
             Self::Forced { client, name } => {
                 write!(f, "an operator at client {client} forces name {name} open")
             }
+            Self::AskedFor { client, name } => {
+                write!(f, "the holders of name {name} at client {client} are asked for it")
+            }
             Self::Deleted { name } => write!(f, "the keys of name {name} are deleted"),
             Self::WallClockBack { node, by } => {
                 write!(f, "the wall clock of node {node} is set back by {by:?}")
@@ -302,6 +310,7 @@ pub(super) fn begin(world: &mut World, fault: &Fault) {
         Fault::Dropped { client } => world.clients[client].drop_all(&mut world.net),
         Fault::Deleted { name } => world.net.delete(name),
         Fault::Forced { client, name } => world.clients[client].force(name, &mut world.net),
+        Fault::AskedFor { client, name } => world.clients[client].hears_ask(name, &mut world.net),
         Fault::WallClockBack { node, by } => world.net.nodes[node].set_back(by),
         Fault::LargeNumber { node, by } => {
             let now = world.net.now;
@@ -351,6 +360,7 @@ pub(super) fn end(world: &mut World, fault: &Fault) {
         | Fault::ResetAll { .. }
         | Fault::Deleted { .. }
         | Fault::Forced { .. }
+        | Fault::AskedFor { .. }
         | Fault::ClockJumps { .. }
         | Fault::Promoted { .. }
         | Fault::ScriptsForgotten { .. }

@@ -13,7 +13,7 @@ use super::node::SimNode;
 use crate::core::base::{Basis, HoldClass, Time};
 use crate::core::hold::{
     Due, Ended, GiveBack, GiveBackStep, GivenBack, HeldLock, LossNotice, LossReason, Prolong,
-    ProlongStep, Prolonged, Schedule, Terms,
+    ProlongStep, Prolonged, ReadRequest, Schedule, Terms,
 };
 use crate::core::queue::{LocalLease, OfThread, QueueTicket};
 use crate::core::vote::{Attempt, Extension, FencingToken, Grant, Quorum, Release, Shared};
@@ -172,6 +172,18 @@ impl Held {
 
     pub(super) fn ended(&self) -> bool {
         self.lock.borrow().has_ended()
+    }
+
+    pub(super) fn has_name(&self, name: usize) -> bool {
+        self.claim.lock.has(name)
+    }
+
+    /// The first node tells of a request to give it up.
+    pub(super) fn hears_ask(&self, now: Time) {
+        let mut lock = self.lock.borrow_mut();
+        lock.hear_asks();
+        let request = ReadRequest { id: self.id.to_string(), reason: String::new() };
+        let _ = lock.handle_ask_read(0, vec![request], now);
     }
 
     /// The client's machine was suspended: the lease is over, and the thread is told.
@@ -411,6 +423,7 @@ impl Ending {
                 GiveBackStep::SendReleases(releases) => {
                     self.release = client.give_back(cx, &held.claim, &releases, waiter);
                 }
+                GiveBackStep::TellOfOthers => client.others_want(cx, &held),
                 GiveBackStep::TellQueue { lost } => client.gone(cx, &held, lost),
                 GiveBackStep::AwaitRelease(within) => {
                     let note = waiter.expect("only a caller that unlocks waits");

@@ -193,6 +193,7 @@ impl Plan {
         }
         plan.tilt_paths(quiet);
         plan.force(quiet);
+        plan.ask_for(quiet);
         plan.forget_scripts(quiet);
         plan.outlasts_fences = Chance::new(seed ^ 0xfe_4ce5).one_in(6);
         let mut chance = Chance::new(seed ^ 0x5eb5_c21b);
@@ -233,6 +234,20 @@ impl Plan {
             let at = chance.ms(0..FAULTS_END.as_millis() as u64);
             let (client, name) = (chance.below(self.callers.len()), chance.below(self.names));
             let (fault, lasts) = (Fault::Forced { client, name }, Duration::ZERO);
+            self.faults.push(Scheduled { at, lasts, fault });
+        }
+    }
+
+    /// Somebody asks for locks, at any time.
+    fn ask_for(&mut self, quiet: bool) {
+        let mut chance = Chance::new(self.seed ^ 0x00a5_4ed5);
+        if quiet || self.pair || !chance.one_in(6) {
+            return;
+        }
+        for _ in 0..chance.pick(&[1, 10, 100]) {
+            let at = chance.ms(0..FAULTS_END.as_millis() as u64);
+            let (client, name) = (chance.below(self.callers.len()), chance.below(self.names));
+            let (fault, lasts) = (Fault::AskedFor { client, name }, Duration::ZERO);
             self.faults.push(Scheduled { at, lasts, fault });
         }
     }

@@ -171,6 +171,11 @@ impl Client {
         self.wake(cx, id, wake);
     }
 
+    /// Another process has asked for the lock that is given back.
+    pub(super) fn others_want(&self, cx: &mut Cx<'_>, held: &Rc<Held>) {
+        cx.shared.queues.borrow_mut().heard(&held.claim.lock, 0, cx.now());
+    }
+
     /// A caller wants the lock no longer, or has got it.
     pub(super) fn leave(&mut self, cx: &mut Cx<'_>, id: LockId, ticket: QueueTicket) {
         let mut queues = cx.shared.queues.borrow_mut();

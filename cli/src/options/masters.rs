@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
-use super::time::time;
+use super::values::time;
 
 /// The masters, and what all of their clients agree on.
 #[derive(Args, Clone, Debug, Deserialize, Serialize)]

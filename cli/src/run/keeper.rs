@@ -34,6 +34,8 @@ const LOOKS_AT_START: Duration = Duration::from_millis(20);
 const SAID_WITHIN: Duration = Duration::from_secs(1);
 /// A command that ends within this time of a signal has ended because of it.
 const ENDS_SOON: Duration = Duration::from_secs(10);
+/// A command that runs for less does not listen for requests: that costs a connection to each master.
+const LISTENS_AFTER: Duration = Duration::from_secs(1);
 /// How long others of the command's group may take to end until it says that it waits for them.
 const END_WITHIN: Duration = Duration::from_secs(1);
 
@@ -131,7 +133,9 @@ impl Job<'_> {
             is_lost: false,
             is_unconfirmed: false,
             hears_of_risk: true,
-            hears_asks: true,
+            hears_asks: self.on_asked != OnAsked::Ignore,
+            asked_to_end_at: None,
+            ends_as_asked: None,
             why: None,
             was_terminated: false,
             was_told: false,
@@ -175,6 +179,9 @@ struct Kept<'a> {
     /// something else.
     told_to_end_at: Option<Time>,
     was_told_to_end: Option<bool>,
+    /// When it got SIGTERM because somebody asks for the lock, and whether it has ended soon after that.
+    asked_to_end_at: Option<Time>,
+    ends_as_asked: Option<bool>,
     /// A signal came that was to end all of it.
     was_told: bool,
     /// Why nobody watches over the command any more. It was killed.
@@ -204,6 +211,7 @@ impl Kept<'_> {
         };
         self.group.go_on();
         let (nothing, no_risk, no_request) = (never(), never(), never());
+        let began = Time::now();
         let end = loop {
             let watched_by = watchdog.as_ref().map(Watchdog::id);
             orphans::reap([self.group.leader()].into_iter().chain(watched_by));
@@ -240,7 +248,8 @@ impl Kept<'_> {
             }
             let lost = if self.is_lost { &nothing } else { guard.lost() };
             let risk = if self.hears_of_risk { guard.at_risk() } else { &no_risk };
-            let asked = if self.hears_asks { guard.asked() } else { &no_request };
+            let listens = self.hears_asks && now.since(began) >= LISTENS_AFTER;
+            let asked = if listens { guard.asked() } else { &no_request };
             let said = self.lookup.said();
             select! {
                 recv(signals) -> signal => match signal {
@@ -299,15 +308,18 @@ impl Kept<'_> {
     fn has_ended_wholly(&mut self, now: Time) -> bool {
         let is_ended = self.ending.has_begun() && self.job.on_lost != OnLost::Warn;
         let told_at = self.told_to_end_at;
-        let is_soon = || told_at.is_some_and(|at| now.since(at) <= ENDS_SOON);
-        let was_told_to_end = *self.was_told_to_end.get_or_insert_with(is_soon);
+        let is_soon = |told_at: Option<Time>| told_at.is_some_and(|at| now.since(at) <= ENDS_SOON);
+        let was_told_to_end = *self.was_told_to_end.get_or_insert_with(|| is_soon(told_at));
+        let asked_at = self.asked_to_end_at;
+        let ends_as_asked = *self.ends_as_asked.get_or_insert_with(|| is_soon(asked_at));
         self.was_told |= was_told_to_end;
-        let may_wait = is_ended || was_told_to_end || self.unwatched.is_some();
+        let may_wait = is_ended || was_told_to_end || ends_as_asked || self.unwatched.is_some();
         if may_wait && now < self.look_at_others {
             return false;
         }
         let waits = is_ended
             || self.was_terminated
+            || ends_as_asked
             || self.unwatched.is_some()
             || was_told_to_end && self.group.is_out_of_reach();
         let waited = self.others_since.map_or(Duration::ZERO, |since| now.since(since));
@@ -373,11 +385,13 @@ impl Kept<'_> {
     fn handle_asked(&mut self, request: Option<&ReleaseRequest>) {
         self.hears_asks = request.is_some();
         let Some(request) = request else { return };
-        let ends = self.job.on_asked == OnAsked::Term && self.others_since.is_none();
+        // Many programs take a second SIGTERM for an order to end at once.
+        let is_first = self.asked_to_end_at.is_none() && self.others_since.is_none();
+        let ends = self.job.on_asked == OnAsked::Term && is_first;
         let then = if ends { "; the command gets SIGTERM" } else { "" };
         tell(format_args!("{}: {request}{then}", self.job.shown));
         if ends {
-            self.was_terminated = true;
+            self.asked_to_end_at = Some(Time::now());
             self.end_by(Signal::SIGTERM);
         }
     }

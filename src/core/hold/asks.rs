@@ -1,8 +1,16 @@
 //! The requests to the holders of a lock to give it up, as far as nodes have told of them.
 
+use std::collections::VecDeque;
 use std::mem;
+use std::time::Duration;
 
 use super::super::base::Time;
+
+/// A node that did not answer is read again after this time.
+const READ_AGAIN: Duration = Duration::from_secs(1);
+
+/// The most requests that are remembered as told. A node keeps one for each name of the lock.
+const MOST_TOLD: usize = 64;
 
 /// A request, as a node keeps it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,28 +22,28 @@ pub(crate) struct ReadRequest {
 
 /// The state of one lock whose holders want to be told.
 ///
-/// A node keeps the last request. It is read when the node tells that there is one, when a message may have been missed, and along
-/// with each renewal.
+/// A node keeps the last request for each name. It is read when it tells that there is one, when a message may have been missed, and
+/// along with each renewal.
 #[derive(Debug)]
 pub(super) struct Asks {
-    /// The request that the holders were told last.
-    told: Option<ReadRequest>,
+    /// The requests that the holders were told; the last one is the latest.
+    told: VecDeque<ReadRequest>,
     nodes: Vec<AskedNode>,
 }
 
 #[derive(Clone, Debug, Default)]
 struct AskedNode {
-    /// The last request that was read there. Nodes may keep different ones.
-    seen: Option<ReadRequest>,
     /// Until when a read is on its way.
     reads_until: Option<Time>,
     /// There was a further sign since it was sent.
     again: bool,
+    /// The last read was not answered, and is due again then.
+    due_at: Option<Time>,
 }
 
 impl Asks {
     pub(super) fn new(nodes: usize) -> Self {
-        Self { told: None, nodes: vec![AskedNode::default(); nodes] }
+        Self { told: VecDeque::new(), nodes: vec![AskedNode::default(); nodes] }
     }
 
     /// There may be a request at that node. Returns whether to read it now, which is answered until `until`; otherwise
@@ -45,36 +53,57 @@ impl Asks {
         let is_under_way = read.reads_until.is_some_and(|until| now < until);
         read.again = is_under_way;
         if !is_under_way {
-            read.reads_until = Some(until);
+            (read.reads_until, read.due_at) = (Some(until), None);
         }
         !is_under_way
     }
 
-    /// The node has answered; `None`: it keeps no request, or did not say. Returns the request if the holders are to be told, and
-    /// whether to read the node once more.
+    /// The node has answered that it keeps these. Returns the ones that the holders are to be told, and whether to read the node once
+    /// more.
     pub(super) fn handle_read(
         &mut self,
         node: usize,
-        request: Option<ReadRequest>,
-    ) -> (Option<&ReadRequest>, bool) {
+        mut requests: Vec<ReadRequest>,
+    ) -> (Vec<ReadRequest>, bool) {
         let again = mem::take(&mut self.nodes[node].again);
         self.nodes[node].reads_until = None;
-        let Some(request) = request else { return (None, again) };
-        let is_news = !self.nodes.iter().any(|node| node.seen.as_ref() == Some(&request));
-        self.nodes[node].seen = Some(request.clone());
-        (is_news.then(|| &*self.told.insert(request)), again)
+        requests.retain(|request| {
+            let is_news = !self.told.contains(request);
+            if is_news {
+                self.told.push_back(request.clone());
+            }
+            is_news
+        });
+        let forgotten = self.told.len().saturating_sub(MOST_TOLD);
+        self.told.drain(..forgotten);
+        (requests, again)
+    }
+
+    /// The node has not answered, or was not asked.
+    pub(super) fn handle_missed(&mut self, node: usize, now: Time) {
+        self.nodes[node] =
+            AskedNode { due_at: Some(now.after(READ_AGAIN)), ..AskedNode::default() };
+    }
+
+    /// Returns when a node is to be read that did not answer.
+    pub(super) fn look_at(&self) -> Option<Time> {
+        self.nodes.iter().filter_map(|node| node.due_at).min()
+    }
+
+    /// Returns the nodes that are due by then.
+    pub(super) fn due(&self, now: Time) -> Vec<usize> {
+        let is_due = |node: &usize| self.nodes[*node].due_at.is_some_and(|at| at <= now);
+        (0..self.nodes.len()).filter(is_due).collect()
     }
 
     /// Returns the request that the holders were told last.
-    pub(super) const fn told(&self) -> Option<&ReadRequest> {
-        self.told.as_ref()
+    pub(super) fn told(&self) -> Option<&ReadRequest> {
+        self.told.back()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     fn at(ms: u64) -> Time {
@@ -85,27 +114,26 @@ mod tests {
         ReadRequest { id: id.to_owned(), reason: "deploy".to_owned() }
     }
 
-    #[test]
-    fn one_request_on_several_nodes_is_told_once_and_another_one_as_well() {
-        let mut asks = Asks::new(3);
-        assert_eq!(asks.handle_read(0, None), (None, false));
-        assert_eq!(asks.handle_read(1, Some(request("a"))).0, Some(&request("a")));
-        assert_eq!(asks.handle_read(2, Some(request("a"))).0, None);
-        assert_eq!(asks.handle_read(0, None).0, None, "it is over there");
-        assert_eq!(asks.handle_read(1, Some(request("a"))).0, None, "it was told");
-        assert_eq!(asks.handle_read(1, Some(request("b"))).0, Some(&request("b")));
-        assert_eq!(asks.told(), Some(&request("b")));
+    /// The ids of the requests that are told when the node answers with these.
+    fn told(asks: &mut Asks, node: usize, ids: &[&str]) -> Vec<String> {
+        let requests = ids.iter().map(|id| request(id)).collect();
+        asks.handle_read(node, requests).0.into_iter().map(|request| request.id).collect()
     }
 
     #[test]
-    fn different_requests_at_different_nodes_are_told_once_each() {
-        let mut asks = Asks::new(2);
-        for turn in 0..3 {
-            let news = asks.handle_read(0, Some(request("a"))).0.cloned();
-            assert_eq!(news, (turn == 0).then(|| request("a")));
-            let news = asks.handle_read(1, Some(request("b"))).0.cloned();
-            assert_eq!(news, (turn == 0).then(|| request("b")));
+    fn each_request_is_told_once_whichever_nodes_keep_it() {
+        let mut asks = Asks::new(3);
+        assert!(told(&mut asks, 0, &[]).is_empty());
+        assert_eq!(told(&mut asks, 1, &["a"]), ["a"]);
+        assert!(told(&mut asks, 2, &["a"]).is_empty());
+        assert_eq!(told(&mut asks, 1, &["b"]), ["b"]);
+        assert!(told(&mut asks, 0, &["a"]).is_empty(), "a node that was away keeps the old one");
+        assert_eq!(asks.told(), Some(&request("b")));
+        assert_eq!(told(&mut asks, 2, &["c", "b", "d"]), ["c", "d"], "for several names");
+        for i in 0..MOST_TOLD * 2 {
+            assert_eq!(told(&mut asks, 0, &[&i.to_string()]).len(), 1);
         }
+        assert_eq!(asks.told.len(), MOST_TOLD);
     }
 
     #[test]
@@ -114,16 +142,23 @@ mod tests {
         assert!(asks.handle_sign(0, at(0), at(200)));
         assert!(!asks.handle_sign(0, at(10), at(210)) && !asks.handle_sign(0, at(20), at(220)));
         assert!(asks.handle_sign(1, at(20), at(220)), "another node");
-        assert_eq!(asks.handle_read(0, None), (None, true));
+        assert_eq!(asks.handle_read(0, Vec::new()), (Vec::new(), true));
         assert!(asks.handle_sign(0, at(30), at(230)));
-        assert_eq!(asks.handle_read(0, None), (None, false));
+        assert_eq!(asks.handle_read(0, Vec::new()), (Vec::new(), false));
     }
 
     #[test]
-    fn a_read_that_is_not_answered_holds_no_other_one_up_for_long() {
-        let mut asks = Asks::new(1);
+    fn a_node_that_does_not_answer_is_read_again() {
+        let mut asks = Asks::new(2);
         assert!(asks.handle_sign(0, at(0), at(200)));
         assert!(!asks.handle_sign(0, at(199), at(399)));
-        assert!(asks.handle_sign(0, at(200), at(400)));
+        assert!(asks.handle_sign(0, at(200), at(400)), "it holds no other read up for long");
+        assert_eq!(asks.look_at(), None);
+        asks.handle_missed(0, at(300));
+        assert_eq!(asks.look_at(), Some(at(1_300)));
+        assert!(asks.due(at(1_299)).is_empty());
+        assert_eq!(asks.due(at(1_300)), [0]);
+        assert!(asks.handle_sign(0, at(1_300), at(1_500)));
+        assert_eq!((asks.look_at(), asks.due(at(9_000)).len()), (None, 0), "it is on its way");
     }
 }

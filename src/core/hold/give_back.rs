@@ -29,6 +29,8 @@ pub(crate) struct GiveBack {
     given_back: GivenBack,
     /// The loss was told to a holder, and to none before.
     is_first: bool,
+    /// A holder was told that somebody asks for the lock.
+    is_asked_for: bool,
 }
 
 /// What the driver does next.
@@ -45,6 +47,8 @@ pub(crate) enum GiveBackStep {
     SendReleases(Releases),
     /// Tell the local queue that the lease has been given back, or was `lost`.
     TellQueue { lost: bool },
+    /// To the same: another process wants the lock, which a holder was told.
+    TellOfOthers,
     /// Tell the local queue that the lock has been downgraded.
     TellDowngrade,
     /// Wait for the verdict on the release, for that long at most, and hand it to [`GiveBack::handle_released`].
@@ -127,6 +131,7 @@ enum GiveBackStage {
     Downgraded,
     Leaving,
     SendingReleases(Releases),
+    TellingOfOthers,
     TellingQueue,
     Awaiting(Duration),
     Telling,
@@ -152,7 +157,8 @@ impl GiveBack {
 
     const fn new(by: EndedBy, waits: bool, stage: GiveBackStage) -> Self {
         let (given_back, is_first) = (GivenBack::Settled, false);
-        Self { by, waits, stage, releases: None, verdict_within: None, given_back, is_first }
+        let (releases, verdict_within, is_asked_for) = (None, None, false);
+        Self { by, waits, stage, releases, verdict_within, given_back, is_first, is_asked_for }
     }
 
     /// Returns what the driver does next. The answer changes with each call, and with what the driver hands in.
@@ -165,7 +171,17 @@ impl GiveBack {
             GiveBackStage::Downgraded => (GiveBackStep::TellDowngrade, GiveBackStage::HandedOver),
             GiveBackStage::Leaving => (GiveBackStep::Leave, self.stage),
             GiveBackStage::SendingReleases(releases) => {
-                (GiveBackStep::SendReleases(releases), GiveBackStage::TellingQueue)
+                let is_asked_for = self.is_asked_for && self.given_back.loss().is_none();
+                let next = if is_asked_for {
+                    GiveBackStage::TellingOfOthers
+                } else {
+                    GiveBackStage::TellingQueue
+                };
+                (GiveBackStep::SendReleases(releases), next)
+            }
+            // Before the next caller of this process is woken: it leaves the lock to them for a moment.
+            GiveBackStage::TellingOfOthers => {
+                (GiveBackStep::TellOfOthers, GiveBackStage::TellingQueue)
             }
             // Behind the releases: the next caller asks the same nodes over the same connections.
             GiveBackStage::TellingQueue => {
@@ -202,6 +218,7 @@ impl GiveBack {
         now: Time,
     ) -> Ended {
         let ended = held.end(self.by, now);
+        self.is_asked_for = held.goes_to_others();
         let longest_ttl = held.longest_ttl();
         let kept = match ended {
             Ended::Now(Ending { kept, .. }) => kept,

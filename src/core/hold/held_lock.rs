@@ -196,10 +196,13 @@ impl<A: Shared<Attempt>, E: Shared<Extension>> HeldLock<A, E> {
     }
 
     /// Returns when the timer is to look at the lock: `now` if something is due; `None`: never again. The answer changes as
-    /// that of [`due`](Self::due) does, with [`take_up`](Self::take_up) and with [`poll_risk`](Self::poll_risk).
+    /// that of [`due`](Self::due) does, with [`take_up`](Self::take_up), with [`poll_risk`](Self::poll_risk), and with each node that is
+    /// read for requests.
     pub(crate) fn look_at(&mut self, now: Time) -> Option<Time> {
         let look_at = self.due_beside_renewal(now).look_at(now)?;
-        Some(self.warn_at().map_or(look_at, |at| at.max(now).min(look_at)))
+        let asks_at = self.asks.as_ref().and_then(|asks| asks.look_at());
+        let others = [self.warn_at(), asks_at].into_iter().flatten().min();
+        Some(others.map_or(look_at, |at| at.max(now).min(look_at)))
     }
 
     fn due_beside_renewal(&mut self, now: Time) -> Due {
@@ -278,18 +281,29 @@ impl<A: Shared<Attempt>, E: Shared<Extension>> HeldLock<A, E> {
         asks.handle_sign(node, now, until).then_some(until)
     }
 
-    /// The node was read for requests to release the lock. Returns the one that the holders are to be told, and whether to read
-    /// the node once more.
+    /// The node was read, and keeps these requests to release the lock. Returns the ones that the holders are to be told, and whether
+    /// to read the node once more.
     pub(crate) fn handle_ask_read(
         &mut self,
         node: usize,
-        request: Option<ReadRequest>,
+        requests: Vec<ReadRequest>,
         now: Time,
-    ) -> (Option<&ReadRequest>, bool) {
-        if self.has_ended() || self.lease.loss(now).is_some() {
-            return (None, false);
+    ) -> (Vec<ReadRequest>, bool) {
+        let is_over = self.has_ended() || self.lease.loss(now).is_some();
+        let asks = self.asks.as_mut().filter(|_| !is_over);
+        asks.map_or((Vec::new(), false), |asks| asks.handle_read(node, requests))
+    }
+
+    /// The node was to be read, and has not answered.
+    pub(crate) fn handle_ask_missed(&mut self, node: usize, now: Time) {
+        if let Some(asks) = &mut self.asks {
+            asks.handle_missed(node, now);
         }
-        self.asks.as_mut().map_or((None, false), |asks| asks.handle_read(node, request))
+    }
+
+    /// Returns the nodes that are to be read again by then, since they did not answer.
+    pub(crate) fn asks_due(&self, now: Time) -> Vec<usize> {
+        self.asks.as_ref().map_or_else(Vec::new, |asks| asks.due(now))
     }
 
     /// Returns the request to release the lock that a further holder is to be told as well.
@@ -383,7 +397,7 @@ impl<A: Shared<Attempt>, E: Shared<Extension>> HeldLock<A, E> {
     }
 
     /// Returns whether the lock is left to other processes when its present holders give it back: somebody has asked for that.
-    fn goes_to_others(&self) -> bool {
+    pub(super) fn goes_to_others(&self) -> bool {
         self.asked().is_some().if_off(Mechanism::AskedLocksGoToOthers, false)
     }
 

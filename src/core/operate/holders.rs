@@ -242,6 +242,22 @@ impl Holders {
         seen
     }
 
+    /// Returns the owners that may hold the lock, and have not given it back. `is_kept` tells what nodes keep in place of an owner that
+    /// has. None, if a majority says that nobody holds it: some node may not have been told of a release yet.
+    pub(crate) fn working(&self, is_kept: impl Fn(&[u8]) -> bool) -> Vec<Vec<u8>> {
+        let holdings = self.holdings();
+        let is_held = !holdings.is_empty();
+        let is_kept_only = is_held && holdings.iter().all(|held| is_kept(&held.owner));
+        if is_kept_only || self.state() == LockState::Free {
+            return Vec::new();
+        }
+        // The others that nodes name are those of attempts.
+        let held = holdings.into_iter().map(|held| held.owner);
+        let mut owners: Vec<_> = if is_held { held.collect() } else { self.seen() };
+        owners.retain(|owner| !is_kept(owner));
+        owners
+    }
+
     /// Returns whether some node has something under the name that is no lock.
     pub(crate) fn has_no_lock(&self) -> bool {
         let is_none = |key: &HeldKey| match key {
@@ -346,6 +362,26 @@ mod tests {
         let data = HolderVote { key: HeldKey::NoLock("list".to_owned()), ..nobody() };
         let data = holders(false, &[Some(data.clone()), Some(data), free()]);
         assert_eq!((data.state(), data.has_no_lock()), (LockState::Free, true));
+    }
+
+    #[test]
+    fn owners_that_hold_the_lock_are_told_from_those_of_attempts_and_from_those_that_have_left() {
+        let working = |owners: &[Option<&str>]| {
+            let vote = |owner: &Option<&str>| Some(owner.map_or_else(nobody, held));
+            let votes: Vec<_> = owners.iter().map(vote).collect();
+            let owners = holders(false, &votes).working(|owner| owner.ends_with(b"#kept"));
+            owners.into_iter().map(|owner| String::from_utf8_lossy(&owner).into_owned()).collect()
+        };
+        let none: [&str; 0] = [];
+        let told = |owners: &[Option<&str>], expected: &[&str]| {
+            let owners: Vec<String> = working(owners);
+            assert_eq!(owners, expected);
+        };
+        told(&[Some("a"), Some("a"), Some("b")], &["a"]);
+        told(&[Some("a"), Some("b"), None], &["a", "b"]);
+        told(&[Some("a"), None, None], &none);
+        told(&[Some("a#kept"), Some("a#kept"), Some("a")], &none);
+        told(&[Some("a#kept"), Some("a"), None], &["a"]);
     }
 
     #[test]

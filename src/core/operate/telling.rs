@@ -8,11 +8,29 @@ use super::super::vote::{Ballot, Failure};
 #[derive(Debug)]
 pub(crate) struct Telling {
     told: Tally,
+    /// The nodes that have neither answered nor failed.
+    silent: usize,
+    /// It is of use only where an owner has the lock.
+    wants_owners: bool,
+    has_owners: bool,
 }
 
 impl Telling {
+    /// An order, which is of use on every node.
     pub(crate) const fn new(nodes: usize) -> Self {
-        Self { told: Tally::new(nodes, majority(nodes)) }
+        let told = Tally::new(nodes, majority(nodes));
+        Self { told, silent: nodes, wants_owners: false, has_owners: false }
+    }
+
+    /// A request to the owners, which is of use on a node where one of them has the lock. A majority's holder is on one of any
+    /// majority; one that was granted the lock by the first node alone may be there only.
+    pub(crate) const fn to_owners(nodes: usize) -> Self {
+        Self { wants_owners: true, ..Self::new(nodes) }
+    }
+
+    /// Returns whether one of the owners has the lock on a node that was told.
+    pub(crate) const fn has_owners(&self) -> bool {
+        self.has_owners
     }
 
     /// Returns whether a majority was told. If it was to forget the owners, they have no majority any more, and get none back.
@@ -32,16 +50,23 @@ impl Ballot for Telling {
 
     fn unsent(&mut self, _node: usize) {}
 
-    fn vote(&mut self, _node: usize, _owners: u64) {
+    fn vote(&mut self, _node: usize, owners: u64) {
         self.told.yes();
+        self.silent -= 1;
+        self.has_owners |= owners > 0;
     }
 
     fn fail(&mut self, _node: usize, _failure: Failure) {
         self.told.no();
+        self.silent -= 1;
     }
 
     fn decided(&self) -> bool {
-        self.told.verdict() != Verdict::Pending
+        match self.told.verdict() {
+            Verdict::Pending => false,
+            Verdict::Won => !self.wants_owners || self.has_owners || self.silent == 0,
+            Verdict::Lost => true,
+        }
     }
 }
 
@@ -62,5 +87,19 @@ mod tests {
         telling.fail(0, Failure::Unknown);
         telling.fail(1, Failure::Error);
         assert!(telling.decided() && !telling.is_told());
+    }
+
+    #[test]
+    fn a_request_is_waited_for_until_an_owner_is_told_or_all_nodes_have_been_heard() {
+        let mut telling = Telling::to_owners(3);
+        telling.vote(1, 0);
+        telling.vote(2, 0);
+        assert!(telling.is_told() && !telling.decided() && !telling.has_owners());
+        telling.vote(0, 1);
+        assert!(telling.decided() && telling.has_owners());
+        let mut nobody = Telling::to_owners(3);
+        (1..3).for_each(|node| nobody.vote(node, 0));
+        nobody.fail(0, Failure::Error);
+        assert!(nobody.decided() && nobody.is_told() && !nobody.has_owners());
     }
 }

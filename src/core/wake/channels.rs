@@ -16,6 +16,9 @@ const LINGER: Duration = Duration::from_millis(200);
 /// cost a subscription each time.
 const WATCHED: Duration = Duration::from_secs(2);
 
+/// The most listeners. A node that is listened to anew wakes all of them, and each reads it.
+const MOST_LISTENERS: usize = 1_024;
+
 /// How long the subscribers stay after the last channel.
 const STAY: Duration = Duration::from_secs(2);
 
@@ -58,6 +61,8 @@ pub(crate) struct Channels<W> {
     waiters: BTreeMap<WaiterId, ChannelWaiter<W>>,
     subscribers: Vec<Subscriber>,
     last_waiter: u64,
+    /// How many listeners there are.
+    listeners: usize,
     /// When a subscriber first saw that there is no channel.
     unused_since: Option<Time>,
     closed: bool,
@@ -132,6 +137,7 @@ impl<W: Clone> Channels<W> {
             waiters: BTreeMap::new(),
             subscribers: vec![Subscriber::default(); nodes],
             last_waiter: 0,
+            listeners: 0,
             unused_since: None,
             closed: false,
         }
@@ -208,8 +214,12 @@ impl<W: Clone> Channels<W> {
     }
 
     /// From now on `wake` is woken for everything that is told on these channels, and when a node confirms one of them: messages
-    /// before that are not heard. No releases are told there.
-    pub(crate) fn listen(&mut self, channels: &[Vec<u8>], wake: &W) -> Joined {
+    /// before that are not heard. No releases are told there. `None`: there are too many listeners.
+    pub(crate) fn listen(&mut self, channels: &[Vec<u8>], wake: &W) -> Option<Joined> {
+        if self.listeners >= MOST_LISTENERS {
+            return None;
+        }
+        self.listeners += 1;
         let Sought { start, wake: wake_nodes } = self.listen_to(channels);
         self.last_waiter += 1;
         let id = WaiterId(self.last_waiter);
@@ -219,11 +229,12 @@ impl<W: Clone> Channels<W> {
                 channel.listeners.insert(id, wake.clone());
             }
         }
-        Joined { id, start, wake: wake_nodes }
+        Some(Joined { id, start, wake: wake_nodes })
     }
 
     /// That listener does not listen to these channels any more.
     pub(crate) fn listen_no_more(&mut self, id: WaiterId, channels: &[Vec<u8>], now: Time) {
+        self.listeners -= 1;
         for name in channels {
             if let Some(channel) = self.channels.get_mut(name) {
                 channel.listeners.remove(&id);

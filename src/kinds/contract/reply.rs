@@ -197,12 +197,15 @@ pub(crate) fn telling(value: &Value) -> Result<u64, Unexpected> {
     }
 }
 
-/// The request to an owner to give the lock up, if the node has one. Any client may have written it.
-pub(crate) fn asked(value: &Value) -> Option<ReadRequest> {
-    let Value::List(values) = value else { return None };
-    let [Value::Text(text)] = values.as_slice() else { return None };
-    let (id, reason) = text.split_once(' ')?;
-    Some(ReadRequest { id: id.to_owned(), reason: reason.to_owned() })
+/// The requests to an owner to give the lock up that the node has. Any client may have written them, so what is none is left out.
+pub(crate) fn asked(value: &Value) -> Vec<ReadRequest> {
+    let Value::List(values) = value else { return Vec::new() };
+    let request = |value: &Value| {
+        let Value::Text(text) = value else { return None };
+        let (id, reason) = text.split_once(' ')?;
+        Some(ReadRequest { id: id.to_owned(), reason: reason.to_owned() })
+    };
+    values.iter().filter_map(request).collect()
 }
 
 /// A time that has to be told.
@@ -367,12 +370,12 @@ mod tests {
         }
         assert_eq!((telling(&Value::Int(2)), telling(&Value::Int(-1))), (Ok(2), Err(Unexpected)));
         let text = |text: &str| Value::Text(text.to_owned());
-        let one = |it: &str| Value::List(vec![text(it)]);
+        let list = |all: &[&str]| Value::List(all.iter().map(|one| text(one)).collect());
         let request = |id: &str, reason: &str| ReadRequest { id: id.into(), reason: reason.into() };
-        assert_eq!(asked(&one("7 a deploy")), Some(request("7", "a deploy")));
-        assert_eq!(asked(&one("7 ")), Some(request("7", "")));
-        for nothing in [Value::List(Vec::new()), one(""), one("7"), text("7 a"), Value::Int(1)] {
-            assert_eq!(asked(&nothing), None);
+        let two = list(&["7 a deploy", "x", "", "8 "]);
+        assert_eq!(asked(&two), [request("7", "a deploy"), request("8", "")]);
+        for nothing in [list(&[]), list(&["7"]), text("7 a"), Value::Int(1)] {
+            assert_eq!(asked(&nothing), []);
         }
     }
 

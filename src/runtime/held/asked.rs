@@ -1,13 +1,15 @@
 //! Requests to the holders of a lock to give it up: how they are heard of, and told.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use crate::clock;
 use crate::core::base::Time;
+use crate::core::hold::ReadRequest;
 use crate::core::link::Via;
 use crate::ident::asked_channel;
 use crate::kinds::contract::reply;
-use crate::node::{Answer, Ask, Sink};
+use crate::node::{Answer, Ask, Sink, Value};
 use crate::observe;
 use crate::release_request::ReleaseRequest;
 use crate::runtime::administration::asked_request;
@@ -29,7 +31,8 @@ impl Held {
         };
         let channels = self.claim.names().keys().map(asked_channel).collect();
         let listens = client.subscriptions().listen(channels, Arc::new(watcher), client.nodes());
-        let _ = self.listens.set(listens);
+        // Without it a request is found by the renewals.
+        listens.into_iter().for_each(|listens| _ = self.listens.set(listens));
         // One may have come before.
         self.read_asks(0..client.nodes().len(), Delivery::AtOnce);
     }
@@ -66,7 +69,9 @@ impl Held {
             let Some(until) = until else { continue };
             let made = || Arc::new(asked_request(self.claim.names(), self.claim.owner()));
             let ask = Ask::Anyway(request.get_or_insert_with(made).clone());
-            let sink = Arc::new(AskReader { held: Arc::downgrade(self), until });
+            let is_answered = AtomicBool::new(false);
+            let held = Arc::downgrade(self);
+            let sink = Arc::new(AskReader { held, node, until, is_answered });
             let node = &self.claim.state().nodes()[node];
             match delivery {
                 Delivery::AtOnce => node.ask(ask, &sink),
@@ -75,34 +80,57 @@ impl Held {
         }
     }
 
-    /// The node was read.
-    fn handle_asks_read(self: &Arc<Self>, node: usize, answer: Answer) {
-        let read = answer.ok().as_ref().and_then(reply::asked);
+    /// The timer has come to the lock: nodes that did not answer are read again.
+    pub(crate) fn read_missed_asks(self: &Arc<Self>) {
+        let due = self.state().lock.asks_due(clock::now());
+        self.read_asks(due, Delivery::WithOthers);
+    }
+
+    /// The node has answered; `None`: it has not.
+    fn handle_asks_read(self: &Arc<Self>, node: usize, answer: Option<&Value>) {
+        let now = clock::now();
         let mut state = self.state();
-        let (news, again) = state.lock.handle_ask_read(node, read, clock::now());
-        let request = news.map(|news| ReleaseRequest::new(&news.reason));
-        if let Some(request) = request {
+        let Some(answer) = answer else {
+            state.lock.handle_ask_missed(node, now);
+            drop(state);
+            self.check_again();
+            return;
+        };
+        let (news, again) = state.lock.handle_ask_read(node, reply::asked(answer), now);
+        let mut callbacks = Vec::new();
+        let reports = self.claim.state().reports();
+        for ReadRequest { reason, .. } in news {
+            let request = ReleaseRequest::new(&reason);
             // With the mutex held, so that the last request is told last. Nothing is called here.
             let told = state.hold_states.iter().filter_map(|holder| holder.notice.tell(&request));
-            let callbacks: Vec<_> = told.collect();
-            let reports = self.claim.state().reports();
+            callbacks.extend(told);
             let (names, owner) = (self.claim.names().clone(), self.claim.owner().to_owned());
             reports.tell(move || observe::asked(&names, &owner, &request));
-            drop(state);
-            callbacks.into_iter().for_each(|callbacks| reports.call(callbacks));
-        } else {
-            drop(state);
         }
+        drop(state);
+        callbacks.into_iter().for_each(|callbacks| reports.call(callbacks));
         if again {
             self.read_asks([node], Delivery::AtOnce);
         }
     }
 }
 
-/// Hears what a node keeps.
+/// Hears what a node keeps. If it is dropped before, the node was not read.
 struct AskReader {
     held: Weak<Held>,
+    node: usize,
     until: Time,
+    is_answered: AtomicBool,
+}
+
+impl AskReader {
+    fn handle(&self, answer: Option<&Value>) {
+        if !self.is_answered.swap(true, Ordering::Relaxed)
+            && let Some(held) = self.held.upgrade()
+        {
+            held.handle_asks_read(self.node, answer);
+        }
+    }
 }
 
 impl Sink for AskReader {
@@ -112,9 +140,13 @@ impl Sink for AskReader {
 
     fn unsent(&self, _node: usize) {}
 
-    fn answer(&self, node: usize, answer: Answer) {
-        if let Some(held) = self.held.upgrade() {
-            held.handle_asks_read(node, answer);
-        }
+    fn answer(&self, _node: usize, answer: Answer) {
+        self.handle(answer.ok().as_ref());
+    }
+}
+
+impl Drop for AskReader {
+    fn drop(&mut self) {
+        self.handle(None);
     }
 }

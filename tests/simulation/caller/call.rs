@@ -52,6 +52,9 @@ pub(in super::super) struct Call {
     pub(super) waits_since: Duration,
     /// When the nodes have settled an attempt last.
     pub(super) reached: Duration,
+    /// The same, or one node that was asked alone has refused it last. An outage counts from there: several such attempts may follow
+    /// each other, each with a pause behind it.
+    pub(super) refused: Duration,
 }
 
 impl Call {
@@ -245,6 +248,7 @@ impl Caller {
             waited: false,
             waits_since: began,
             reached: began,
+            refused: began,
         };
         Self::start_call(client, index, cx, call);
     }

@@ -273,7 +273,7 @@ impl Caller {
                     call.asked += 1;
                     call.attempts += u32::from(std::mem::take(&mut call.pauses));
                     if std::mem::take(&mut call.waited) {
-                        call.reached = cx.net.now;
+                        (call.reached, call.refused) = (cx.net.now, cx.net.now);
                     }
                     let note = client.callers[index].next_note(cx);
                     let claim = Claim::new(client, cx, call.lock, call.terms, begin, note);
@@ -359,7 +359,7 @@ impl Caller {
                     if !reached {
                         let timeout = cx.settings.no_quorum_timeout;
                         let (who, now) = (cx.client, cx.net.now);
-                        cx.net.checks.unreached(who, call.reached, timeout, false, now);
+                        cx.net.checks.unreached(who, call.refused, timeout, false, now);
                     }
                 }
             }
@@ -453,6 +453,9 @@ impl Call {
             cx.net.checks.reached(client, now);
         }
         let says_nothing = conclusion.is_some() && quorum == Quorum::Untold;
+        if reached || says_nothing {
+            self.refused = cx.net.now;
+        }
         self.failed = Some(reached || says_nothing);
     }
 }

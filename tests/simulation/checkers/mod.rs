@@ -536,7 +536,7 @@ impl Checks {
         self.reached.insert(client, now);
     }
 
-    /// A call has not reached the nodes since then, and goes on for all that, or gives up (`over`). It may go on if another call of
+    /// A call has not reached the nodes since then, nor has a single node refused it, and goes on for all that, or gives up (`over`). It may go on if another call of
     /// its client has reached them meanwhile: each one may have asked one node alone, as long as that says that the lock is held.
     pub(super) fn unreached(
         &mut self,

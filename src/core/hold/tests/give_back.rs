@@ -4,13 +4,13 @@ use std::rc::Rc;
 use super::super::super::base::{Allowance, without};
 use super::super::super::link::Via;
 use super::super::super::vote::{Ballot, Grant, Quorum, Vote};
-use super::super::{Schedule, Terms};
+use super::super::{ReadRequest, Schedule, Terms};
 use super::*;
 
 use Answers::{Counted, OfOthers, Unheard};
 use GiveBackStep::{
     AwaitRelease, Done, HandOver, Leave, LookAtLease, ReportLoss, SendReleases, TellDowngrade,
-    TellGivenBack, TellLoss, TellQueue,
+    TellGivenBack, TellLoss, TellOfOthers, TellQueue,
 };
 
 const TTL: Duration = Duration::from_secs(10);
@@ -83,7 +83,7 @@ fn steps_where(
             TellLoss(_) => machine.handle_told(lock.handle_loss_told()),
             Done(_) => return steps,
             TellDowngrade | LookAtLease | SendReleases(_) => {}
-            TellQueue { .. } | TellGivenBack | ReportLoss(_) => {}
+            TellQueue { .. } | TellOfOthers | TellGivenBack | ReportLoss(_) => {}
         }
     }
 }
@@ -119,6 +119,23 @@ fn the_releases_come_before_the_queue_and_the_holder_comes_last() {
     let unlocked = steps(GiveBack::unlocked(0), &mut held_by(1));
     let (sent, wait) = (releases(Counted(Basis::Majority)), AwaitRelease(TIMEOUT));
     assert_eq!(unlocked, [HandOver, Leave, sent, GONE, wait, TellGivenBack, SETTLED]);
+}
+
+/// Before the next caller of the process is woken, which leaves the lock to the others for a moment.
+#[test]
+fn the_queue_hears_of_others_if_the_lock_was_asked_for_and_is_not_lost() {
+    let asked_for = || {
+        let mut lock = held_by(1);
+        lock.hear_asks();
+        let request = ReadRequest { id: "7".to_owned(), reason: String::new() };
+        lock.handle_ask_read(0, vec![request], Time::default());
+        lock
+    };
+    let dropped = || steps(GiveBack::dropped(0), &mut asked_for());
+    let sent = releases(OfOthers);
+    assert_eq!(dropped(), [HandOver, Leave, sent, TellOfOthers, GONE, TellGivenBack, SETTLED]);
+    let off = without(&[Mechanism::AskedLocksGoToOthers], dropped);
+    assert_eq!(off, [HandOver, Leave, sent, GONE, TellGivenBack, SETTLED]);
 }
 
 fn unlocked_with(result: ReleaseResult) -> Vec<GiveBackStep> {

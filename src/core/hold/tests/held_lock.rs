@@ -309,10 +309,10 @@ fn a_lock_that_was_asked_for_goes_to_no_further_holder_of_its_process() {
         assert!(lock.handle_sign_of_ask(0, at(1)).is_none(), "no holder listens");
         assert!(lock.hear_asks() && !lock.hear_asks());
         assert_eq!(lock.handle_sign_of_ask(0, at(1)), Some(at(1).after(TIMEOUT)));
-        assert_eq!(lock.handle_ask_read(0, None, at(2)), (None, false));
+        assert_eq!(lock.handle_ask_read(0, Vec::new(), at(2)), (Vec::new(), false));
         assert_eq!(lock.asked(), None);
-        let news = lock.handle_ask_read(1, Some(request.clone()), at(2));
-        assert_eq!(news, (Some(&request), false));
+        let news = lock.handle_ask_read(1, vec![request.clone()], at(2));
+        assert_eq!(news, (vec![request.clone()], false));
         assert_eq!(lock.asked(), Some(&request));
         let handed = lock.hand_over(0, |_| Some(((), 1))).is_some();
         assert_eq!(lock.join(terms(), 2, at(3)), handed);
@@ -324,16 +324,28 @@ fn a_lock_that_was_asked_for_goes_to_no_further_holder_of_its_process() {
 
 #[test]
 fn holders_of_a_lock_that_is_lost_are_not_asked() {
-    let request = || Some(ReadRequest { id: "7".to_owned(), reason: String::new() });
+    let request = || vec![ReadRequest { id: "7".to_owned(), reason: String::new() }];
     let mut lock = held();
     lock.hear_asks();
     let over = lock.valid_until();
-    assert_eq!(lock.handle_ask_read(0, request(), over), (None, false));
+    assert_eq!(lock.handle_ask_read(0, request(), over), (Vec::new(), false));
     assert!(matches!(lock.end(EndedBy::Loss, over), Ended::Now(_)));
     assert_eq!(lock.handle_sign_of_ask(0, over), None, "no node is read any more");
     let mut ended = held();
     assert!(matches!(ended.end(EndedBy::Holder(0), at(1)), Ended::Now(_)));
     assert!(!ended.hear_asks());
+}
+
+#[test]
+fn the_timer_comes_to_a_lock_when_a_node_that_did_not_answer_is_to_be_read() {
+    let mut lock = held();
+    let before = lock.look_at(at(1));
+    lock.hear_asks();
+    assert!(lock.handle_sign_of_ask(0, at(1)).is_some());
+    assert_eq!(lock.look_at(at(1)), before);
+    lock.handle_ask_missed(0, at(2));
+    assert_eq!(lock.look_at(at(2)), Some(at(1_002)));
+    assert_eq!((lock.asks_due(at(1_001)), lock.asks_due(at(1_002))), (vec![], vec![0]));
 }
 
 #[test]

@@ -66,14 +66,26 @@ fn a_subscriber_that_could_not_be_started_is_started_for_the_next_channel() {
     assert_eq!(channels.changes(1, true, at(0)), subscribe(&[ONE, OTHER]));
 }
 
+#[test]
+fn listeners_are_bounded_and_make_room_when_they_leave() {
+    let mut channels = Channels::new(NODES);
+    let one = [ONE.to_vec()];
+    let first = channels.listen(&one, &0).expect("it is the first");
+    assert!((1..MOST_LISTENERS).all(|_| channels.listen(&one, &1).is_some()));
+    assert!(channels.listen(&one, &1).is_none());
+    channels.listen_no_more(first.id, &one, at(0));
+    assert!(channels.listen(&one, &1).is_some());
+}
+
 /// A holder that wants to be told of requests.
 #[test]
 fn listeners_hear_of_every_message_and_of_each_node_that_begins_to_tell_until_they_leave() {
     let mut channels = Channels::new(NODES);
     let both = [ONE.to_vec(), OTHER.to_vec()];
-    let first = channels.listen(&both[..1], &1);
+    let mut listens = |to: &[Vec<u8>], wake| channels.listen(to, &wake).expect("there are few");
+    let first = listens(&both[..1], 1);
     assert_eq!((first.start, first.wake), (vec![0, 1, 2], vec![]));
-    let second = channels.listen(&both, &2);
+    let second = listens(&both, 2);
     assert_eq!((second.start, second.wake), (vec![], vec![0, 1, 2]), "for the other channel");
     assert_eq!(channels.changes(0, true, at(0)), subscribe(&[ONE, OTHER]));
     assert_eq!(channels.listening(0, &both[..1]), [1, 2], "messages of before were not heard");

@@ -1,4 +1,4 @@
-//! Times, as options have them.
+//! Times and texts, as options have them.
 
 use std::time::Duration;
 
@@ -12,4 +12,12 @@ pub(super) fn time(text: &str) -> Result<Duration, &'static str> {
     time.ok_or(
         "a time is a number of seconds, such as 5 or 0.5, or has units, such as 500ms, 90s or 5m",
     )
+}
+
+/// A reason that the holder of a lock is told.
+pub(super) fn reason(text: &str) -> Result<String, &'static str> {
+    match text.len() {
+        ..=256 if !text.contains(char::is_control) => Ok(text.to_owned()),
+        _ => Err("a reason has at most 256 bytes, and no control characters"),
+    }
 }
