@@ -53,8 +53,10 @@ pub(in super::super) struct Call {
     /// When the nodes have settled an attempt last.
     pub(super) reached: Duration,
     /// The same, or one node that was asked alone has refused it last. An outage counts from there: several such attempts may follow
-    /// each other, each with a pause behind it.
+    /// each other, each with a pause behind it. Once an attempt has not reached the nodes, all of them are asked.
     pub(super) refused: Duration,
+    /// An attempt has not reached the nodes, and none has since.
+    pub(super) is_unreached: bool,
 }
 
 impl Call {
@@ -249,6 +251,7 @@ impl Caller {
             waits_since: began,
             reached: began,
             refused: began,
+            is_unreached: false,
         };
         Self::start_call(client, index, cx, call);
     }

@@ -274,6 +274,7 @@ impl Caller {
                     call.attempts += u32::from(std::mem::take(&mut call.pauses));
                     if std::mem::take(&mut call.waited) {
                         (call.reached, call.refused) = (cx.net.now, cx.net.now);
+                        call.is_unreached = false;
                     }
                     let note = client.callers[index].next_note(cx);
                     let claim = Claim::new(client, cx, call.lock, call.terms, begin, note);
@@ -453,9 +454,10 @@ impl Call {
             cx.net.checks.reached(client, now);
         }
         let says_nothing = conclusion.is_some() && quorum == Quorum::Untold;
-        if reached || says_nothing {
+        if reached || says_nothing && !self.is_unreached {
             self.refused = cx.net.now;
         }
+        self.is_unreached = !(reached || says_nothing && !self.is_unreached);
         self.failed = Some(reached || says_nothing);
     }
 }
