@@ -206,3 +206,38 @@ fn a_node_that_hangs_delays_no_request() {
     servers[2].resume();
     assert!(other.try_lock(NAME).optional().expect("the nodes are healthy").is_none());
 }
+
+/// Nothing but that tells of it: the lock is not renewed, and the server lets nobody listen.
+#[test]
+fn a_node_that_did_not_answer_is_read_again() {
+    let mut servers = Servers::start(1);
+    servers[0].command(&["ACL", "SETUSER", "default", "resetchannels"]);
+    let holder = client(&servers, LONG);
+    let guard = holder.mutex(NAME).renewal(Renewal::Manual).lock().expect("it is free");
+    let request = format!("{KEY}{{{}}}:asked", guard.owner());
+    servers[0].command(&["SET", &request, "7 deploy", "PX", "600000"]);
+    servers[0].pause();
+    let asked = guard.asked();
+    wait_until("the node is known to be away", LIMIT, || holder.node_stats()[0].fault.is_some());
+    assert!(asked.is_empty());
+    servers[0].resume();
+    assert_eq!(reason(asked), "deploy");
+}
+
+/// Each of them is kept, and the next one is told all the same.
+#[test]
+fn requests_for_single_names_of_a_lock_are_all_told_and_no_text_that_is_too_long() {
+    let servers = Servers::start(3);
+    let (holder, other) = (client(&servers, LONG), client(&servers, LONG));
+    let names = ["one", "two", "three"];
+    let guard = holder.multi_mutex(names).lock().expect("they are free");
+    let asked = guard.asked();
+    for name in names {
+        assert!(other.mutex(name).ask_to_release(name).expect("the nodes are healthy"));
+        assert_eq!(reason(asked), name);
+    }
+    let (key, text) = (format!("quorlock:one{{{}}}:asked", guard.owner()), "x ".repeat(1_000));
+    servers.iter().for_each(|server| _ = server.command(&["SET", &key, &text, "PX", "60000"]));
+    assert!(other.mutex("two").ask_to_release("again").expect("the nodes are healthy"));
+    assert_eq!(reason(asked), "again");
+}
