@@ -52,6 +52,8 @@ pub(crate) struct Verdict {
     waits: BTreeMap<String, OfKind>,
     without: BTreeMap<String, usize>,
     kinds: BTreeMap<String, usize>,
+    /// The calls, by name.
+    called: BTreeMap<String, usize>,
     endings: BTreeMap<String, usize>,
     effects: BTreeMap<String, Effect>,
 }
@@ -94,6 +96,12 @@ impl Verdict {
             *kinds.entry(hold.kind.label.clone()).or_default() += 1;
             *endings.entry(hold.ending.describe()).or_default() += 1;
         }
+        let mut called = BTreeMap::new();
+        for record in &history.0 {
+            if let Event::Wants { call, .. } = &record.event {
+                *called.entry(call.clone()).or_default() += 1;
+            }
+        }
         let mut contenders: Vec<_> = calls.iter().map(|call| &call.who).collect();
         contenders.sort_unstable();
         contenders.dedup();
@@ -109,6 +117,7 @@ impl Verdict {
             waits: waits::by_kind(&calls, &waits),
             without,
             kinds,
+            called,
             endings,
             effects,
         };
@@ -137,6 +146,9 @@ impl Verdict {
             let kinds = self.kinds.len();
             reasons
                 .push(format!("locks of {kinds} kinds were held, and there are {}", rules.kinds));
+        }
+        if rules.kinds > 0 && !self.called.contains_key("campaign") {
+            reasons.push("nobody stood for election".to_owned());
         }
         for (why, calls) in &self.without {
             if !IN_VAIN.contains(&why.as_str()) {
@@ -183,6 +195,7 @@ impl fmt::Display for Verdict {
         let (lasted, grants) = (self.lasted.as_secs_f64(), self.holds.len());
         writeln!(f, "{lasted:.1} s, {grants} grants to {} contenders", self.contenders)?;
         writeln!(f, "kinds: {}", listed(&self.kinds))?;
+        writeln!(f, "calls: {}", listed(&self.called))?;
         writeln!(f, "holds: {}", listed(&self.endings))?;
         writeln!(f, "calls without a lock: {}", listed(&self.without))?;
         let stale = |it: &&Violation| matches!(it, Violation::StaleWriteAccepted { .. });

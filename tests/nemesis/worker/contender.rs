@@ -76,7 +76,7 @@ impl Contender {
 
     fn turn(&mut self) -> Result<(), Failure> {
         let wish = self.chooser.wish();
-        let call = wish.call.name().to_owned();
+        let call = wish.call().to_owned();
         let (names, kind) = (wish.names.clone(), Some(told(&wish)?));
         self.tell(&Event::Wants { names, call, kind })?;
         let why = match wish.take(&self.locks) {
@@ -121,7 +121,8 @@ impl Contender {
                 _ => {}
             }
         }
-        while began.elapsed() < work.takes && (!inside.lost || work.careless) {
+        let asked = |inside: &Inside<'_>| work.gives_up && !inside.held.asked().is_empty();
+        while began.elapsed() < work.takes && (!inside.lost || work.careless) && !asked(inside) {
             thread::sleep(PROOF.min(work.takes.saturating_sub(began.elapsed())));
             self.prove(inside)?;
         }

@@ -4,7 +4,9 @@ use std::thread;
 use std::time::Duration;
 
 use quorlock::crossbeam_channel::{Receiver, bounded};
-use quorlock::{Error, HoldClass, LockKind, OptionalGuard as _, Permits, Quorlock, Renewal};
+use quorlock::{
+    Error, Exclusive, HoldClass, LockKind, OptionalGuard as _, Permits, Quorlock, Renewal,
+};
 
 use crate::kinds::{AnyGuard, AnyKind};
 use crate::witness::{Class, Kind};
@@ -23,6 +25,10 @@ pub(crate) struct Wish {
     pub(crate) call: Call,
     /// Of a semaphore: how many of its [`PERMITS`].
     pub(crate) permits: Option<u32>,
+    /// It stands for election: the lock is a term of a leader.
+    pub(crate) stands: bool,
+    /// It asks the holders for the lock first.
+    pub(crate) asks: bool,
 }
 
 /// How many permits each semaphore has. All that contend for it have to say the same.
@@ -31,6 +37,11 @@ pub(crate) const PERMITS: u32 = 2;
 /// Whether it is the kind of semaphores.
 pub(crate) fn has_permits(kind: &dyn AnyKind) -> bool {
     kind.label() == Permits::label()
+}
+
+/// Whether a term of a leader is a lock of that kind.
+pub(crate) fn is_of_elections(kind: &dyn AnyKind) -> bool {
+    kind.label() == Exclusive::label()
 }
 
 /// How it asks.
@@ -55,8 +66,20 @@ impl Call {
 }
 
 impl Wish {
+    /// The name of the call.
+    pub(crate) fn call(&self) -> &'static str {
+        if self.stands { "campaign" } else { self.call.name() }
+    }
+
     /// Makes the call. `None` if another one holds the lock.
     pub(crate) fn take(&self, locks: &Quorlock) -> Result<Option<Box<dyn AnyGuard>>, Error> {
+        if self.asks {
+            // An ask that fails is a fault's doing.
+            let _ = locks.mutex(&self.names[0]).ask_to_release("nemesis");
+        }
+        if self.stands {
+            return self.campaign(locks);
+        }
         if let Some(count) = self.permits {
             return self.take_permits(locks, count);
         }
@@ -84,6 +107,19 @@ impl Wish {
             Call::LockCancellable(time) => semaphore.acquire_within(&cancelled_after(time)),
         };
         Ok(guard.optional()?.map(|guard| Box::new(guard) as Box<dyn AnyGuard>))
+    }
+}
+
+impl Wish {
+    fn campaign(&self, locks: &Quorlock) -> Result<Option<Box<dyn AnyGuard>>, Error> {
+        let election = locks.election(&self.names[0]).ttl(self.ttl).value("nemesis");
+        let leads = match self.call {
+            Call::Lock => election.campaign(),
+            Call::TryLock => election.try_campaign_for(Duration::ZERO),
+            Call::TryLockFor(time) => election.try_campaign_for(time),
+            Call::LockCancellable(time) => election.campaign_within(&cancelled_after(time)),
+        };
+        Ok(leads.optional()?.map(|leads| Box::new(leads.into_guard()) as Box<dyn AnyGuard>))
     }
 }
 

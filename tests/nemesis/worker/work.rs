@@ -11,7 +11,7 @@ use crate::kinds::{AnyKind, KINDS};
 use crate::witness::Store;
 
 use super::Settings;
-use super::wish::{Call, PERMITS, Wish, has_permits};
+use super::wish::{Call, PERMITS, Wish, has_permits, is_of_elections};
 
 /// A lock has so many names at most, so that there are others beside it.
 const MOST_NAMES: usize = 3;
@@ -46,6 +46,8 @@ pub(crate) struct Work {
     pub(crate) extends: Option<Duration>,
     /// It gives back by dropping.
     pub(crate) drops: bool,
+    /// It gives back when somebody asks for the lock.
+    pub(crate) gives_up: bool,
 }
 
 impl Chooser {
@@ -96,7 +98,8 @@ impl Chooser {
             let (ttl, renewal) = (self.max_ttl, Renewal::Manual);
             // All of them, since nobody else is to be inside.
             let permits = has_permits(kind).then_some(PERMITS);
-            return Wish { kind, names, asked_as, ttl, renewal, call: Call::Lock, permits };
+            let (call, stands, asks) = (Call::Lock, false, false);
+            return Wish { kind, names, asked_as, ttl, renewal, call, permits, stands, asks };
         }
         let permits = has_permits(kind).then(|| self.chance.random_range(1..=PERMITS));
         let call = match self.chance.random_range(0..10) {
@@ -106,7 +109,10 @@ impl Chooser {
             _ => Call::LockCancellable(self.millis(10, 2_000)),
         };
         let renewal = if self.chance(3) { Renewal::Manual } else { Renewal::Auto };
-        Wish { kind, names, asked_as, ttl: self.ttl(), renewal, call, permits }
+        let stands = is_of_elections(kind) && self.chance(3);
+        let renewal = if stands { Renewal::Auto } else { renewal };
+        let (ttl, asks) = (self.ttl(), self.chance(6));
+        Wish { kind, names, asked_as, ttl, renewal, call, permits, stands, asks }
     }
 
     /// What a holder of the lock does. It is `short` where everybody has to get a lock soon.
@@ -133,6 +139,7 @@ impl Chooser {
             hesitates: if self.chance(4) { self.millis(1, 50) } else { Duration::ZERO },
             extends: self.chance(10).then(|| self.ttl()),
             drops: self.chance(2),
+            gives_up: self.chance(3),
         }
     }
 
