@@ -45,10 +45,10 @@ pub(crate) enum GiveBackStep {
     LookAtLease,
     /// Close the attempt and send the releases.
     SendReleases(Releases),
+    /// Tell the local queue that another process wants the lock, as a holder was told.
+    TellOfOthers,
     /// Tell the local queue that the lease has been given back, or was `lost`.
     TellQueue { lost: bool },
-    /// To the same: another process wants the lock, which a holder was told.
-    TellOfOthers,
     /// Tell the local queue that the lock has been downgraded.
     TellDowngrade,
     /// Wait for the verdict on the release, for that long at most, and hand it to [`GiveBack::handle_released`].

@@ -396,7 +396,7 @@ impl<A: Shared<Attempt>, E: Shared<Extension>> HeldLock<A, E> {
         Some((waiter, sequence))
     }
 
-    /// Returns whether the lock is left to other processes when its present holders give it back: somebody has asked for that.
+    /// Returns true if the lock is left to other processes when its present holders give it back: one of them was asked for it.
     pub(super) fn goes_to_others(&self) -> bool {
         self.asked().is_some().if_off(Mechanism::AskedLocksGoToOthers, false)
     }
