@@ -15,7 +15,7 @@ use crate::release_request::ReleaseRequest;
 use crate::runtime::administration::asked_request;
 use crate::runtime::fan_out::Delivery;
 use crate::runtime::held::{Held, HeldState};
-use crate::runtime::holder::{Callback, HoldState};
+use crate::runtime::holder::{Callback, Callbacks, HoldState};
 
 impl Held {
     /// From now on the holders hear of requests to give the lock up.
@@ -43,10 +43,13 @@ impl Held {
         holder: &HoldState,
         callback: Callback<ReleaseRequest>,
     ) {
-        let callbacks = holder.notice.call_with(callback);
         let reports = self.claim.state().reports();
+        let callbacks = holder.notice.call_with(callback);
         callbacks.into_iter().for_each(|callbacks| reports.call(callbacks));
-        self.hear_asks();
+        // On the thread that would call it: a leader must not lead later for that.
+        let held = Arc::downgrade(self);
+        let hear_asks = move || held.upgrade().into_iter().for_each(|held| held.hear_asks());
+        reports.call(Callbacks::new(vec![Box::new(hear_asks)]));
     }
 
     /// A further holder is asked as the present ones are.

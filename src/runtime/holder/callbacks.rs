@@ -2,14 +2,14 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-pub(super) type Call = Box<dyn FnOnce() + Send>;
+pub(crate) type Call = Box<dyn FnOnce() + Send>;
 
 /// The calls that are due for one holder.
 #[must_use = "somebody waits to be called"]
 pub(crate) struct Callbacks(Vec<Call>);
 
 impl Callbacks {
-    pub(super) fn new(calls: Vec<Call>) -> Self {
+    pub(crate) fn new(calls: Vec<Call>) -> Self {
         Self(calls)
     }
 
