@@ -40,7 +40,8 @@ impl Options {
         let (masters, max_ttl) = (self.masters, self.max_ttl);
         let waits = Some(WaitRules { masters, max_ttl, reconnect: RECONNECT });
         let (aftermath, share_hit) = (self.max_ttl, 0.75);
-        Rules { recovery, waits, tokens, kinds, aftermath, grants_a_second, share_hit }
+        let elections = !self.long_holds;
+        Rules { recovery, waits, tokens, kinds, elections, aftermath, grants_a_second, share_hit }
     }
 }
 

@@ -22,6 +22,7 @@ pub(crate) const CHECKS: &[Check] = &[
     ("judge::a_run_without_faults_shows_too_little", a_run_without_faults_shows_too_little),
     ("judge::locks_without_tokens_show_too_little", locks_without_tokens_show_too_little),
     ("judge::a_kind_that_nobody_held_shows_too_little", a_kind_that_nobody_held_shows_too_little),
+    ("judge::a_run_without_elections_shows_too_little", a_run_without_elections_shows_too_little),
     ("judge::calls_that_are_wrong_show_too_little", calls_that_are_wrong_show_too_little),
     ("judge::a_run_can_show_too_little", a_run_can_show_too_little),
     ("judge::a_good_run_is_good", a_good_run_is_good),
@@ -135,6 +136,18 @@ fn a_kind_that_nobody_held_shows_too_little() {
     assert!(verdict(1).is_good());
     let expected = ["locks of 1 kinds were held, and there are 2"];
     assert_eq!(verdict(2).too_little, expected);
+}
+
+fn a_run_without_elections_shows_too_little() {
+    let story = Story::default().fault(20, 1, "master 1").healed(30, 1);
+    let rules = Rules { elections: true, ..RULES };
+    let found = |call: &str| {
+        let (names, kind, call) = (vec!["a".to_owned()], None, call.to_owned());
+        let story = story.clone().tell(10, "w1", Event::Wants { names, call, kind });
+        Verdict::of(&story.valid(40, "w1", 1, 10).end(), &rules).too_little
+    };
+    assert_eq!(found("lock"), ["nobody stood for election"]);
+    assert!(found("campaign").is_empty());
 }
 
 fn calls_that_are_wrong_show_too_little() {

@@ -13,6 +13,7 @@ pub(crate) const RULES: Rules = Rules {
     waits: None,
     tokens: false,
     kinds: 0,
+    elections: false,
     aftermath: Duration::ZERO,
     grants_a_second: 0.0,
     share_hit: 0.0,

@@ -29,6 +29,8 @@ pub(crate) struct Rules {
     pub(crate) tokens: bool,
     /// A run in which locks of fewer kinds were held shows too little.
     pub(crate) kinds: usize,
+    /// A run in which nobody stood for election shows too little.
+    pub(crate) elections: bool,
     /// How long a fault may have effects after it is healed: a quarantine.
     pub(crate) aftermath: Duration,
     /// A run with fewer grants than this a second shows too little. A guard that never proved valid is no grant.
@@ -147,7 +149,7 @@ impl Verdict {
             reasons
                 .push(format!("locks of {kinds} kinds were held, and there are {}", rules.kinds));
         }
-        if rules.kinds > 0 && !self.called.contains_key("campaign") {
+        if rules.elections && !self.called.contains_key("campaign") {
             reasons.push("nobody stood for election".to_owned());
         }
         for (why, calls) in &self.without {
