@@ -36,6 +36,7 @@ fn rules(plan: &Plan) -> Rules {
         // A service of the user's own may do without them, and takes the kinds that it needs.
         tokens: false,
         kinds: 0,
+        elections: false,
         aftermath: plan.max_ttl(),
         grants_a_second: 5.0,
         share_hit: 0.5,
