@@ -1,4 +1,4 @@
-//! What the guards of all kinds of locks have in common.
+//! The calls that the guards of all kinds of locks have in common.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -15,7 +15,7 @@ use crate::release_request::ReleaseRequest;
 use crate::risk::Risk;
 use crate::runtime::hold::Hold;
 
-/// What the guards of all kinds of locks can do, for code that is generic over kinds.
+/// The calls that the guards of all kinds of locks have in common, for code that is generic over kinds.
 ///
 /// # Examples
 ///
@@ -45,7 +45,7 @@ pub trait LockGuard: sealed::Guard + fmt::Debug + fmt::Display {
         self.guard().owner()
     }
 
-    /// What the lock rests on, as [`Guard::mode`] says.
+    /// The nodes that the lock rests on, as [`Guard::mode`] says.
     #[must_use]
     fn mode(&self) -> Mode {
         self.guard().mode()
@@ -57,7 +57,7 @@ pub trait LockGuard: sealed::Guard + fmt::Debug + fmt::Display {
         self.guard().token()
     }
 
-    /// How much longer the lock is certainly ours, as [`Guard::remaining`] says.
+    /// The time for which the lock is certainly ours, as [`Guard::remaining`] says.
     #[must_use]
     fn remaining(&self) -> Duration {
         self.guard().remaining()
@@ -148,8 +148,7 @@ pub(crate) mod sealed {
     use crate::guard::Guard as Shared;
     use crate::runtime::hold::Hold;
 
-    /// How guards are made, and what all of them have in them. A kind whose guards stay on their thread wraps
-    /// this one.
+    /// The making of guards. A kind whose guards stay on their thread wraps [`Shared`].
     pub(crate) trait Guard: Sized {
         fn new(hold: Hold) -> Self;
 

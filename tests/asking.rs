@@ -85,7 +85,7 @@ fn a_request_of_before_is_told_to_a_holder_that_begins_to_listen_and_to_no_later
     ask(&holder, "second");
     assert_eq!(reason(asked), "second", "the first one was for another holder");
     drop(guard);
-    // Of a writer that only reads by now.
+    // A writer was asked, and only reads by now.
     let guard = holder.rw_lock(NAME).write().expect("it is free");
     ask(&other, "third");
     let guard = guard.downgrade();
@@ -224,7 +224,7 @@ fn a_node_that_did_not_answer_is_read_again() {
     assert_eq!(reason(asked), "deploy");
 }
 
-/// Each of them is kept, and the next one is told all the same.
+/// The nodes keep each of them, and the next one is told as well.
 #[test]
 fn requests_for_single_names_of_a_lock_are_all_told_and_no_text_that_is_too_long() {
     let servers = Servers::start(3);

@@ -187,7 +187,7 @@ pub(crate) struct Run {
     pub(crate) set: Set,
 }
 
-/// What all commands have that run COMMAND under a lock.
+/// The options of all commands that run COMMAND under a lock.
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct Keeping {
     /// How long COMMAND has from SIGTERM to SIGKILL when the lock is about to be lost [default: a quarter of the TTL]

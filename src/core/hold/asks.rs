@@ -33,7 +33,7 @@ pub(super) struct Asks {
 
 #[derive(Clone, Debug, Default)]
 struct AskedNode {
-    /// Until when a read is on its way.
+    /// The end of the time for which a read is on its way.
     reads_until: Option<Time>,
     /// There was a further sign since it was sent.
     again: bool,

@@ -40,7 +40,7 @@ impl Telling {
 }
 
 impl Ballot for Telling {
-    /// How many of the owners had the lock on the node.
+    /// The number of the owners that had the lock on the node.
     type Vote = u64;
 
     fn sending(&mut self, _node: usize, _via: Via, _now: Time) -> bool {

@@ -61,7 +61,7 @@ pub(crate) struct Channels<W> {
     waiters: BTreeMap<WaiterId, ChannelWaiter<W>>,
     subscribers: Vec<Subscriber>,
     last_waiter: u64,
-    /// How many listeners there are.
+    /// The number of listeners.
     listeners: usize,
     /// When a subscriber first saw that there is no channel.
     unused_since: Option<Time>,

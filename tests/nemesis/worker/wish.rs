@@ -39,7 +39,7 @@ pub(crate) fn has_permits(kind: &dyn AnyKind) -> bool {
     kind.label() == Permits::label()
 }
 
-/// Whether a term of a leader is a lock of that kind.
+/// Returns true if a term of a leader is a lock of that kind.
 pub(crate) fn is_of_elections(kind: &dyn AnyKind) -> bool {
     kind.label() == Exclusive::label()
 }
