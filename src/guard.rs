@@ -291,8 +291,8 @@ impl Guard {
     /// [`ask_to_release`](crate::Handle::ask_to_release). Ends when the lock is lost or given back.
     ///
     /// It forces nothing: the holder ends its work in order and gives the lock back, or goes on. Each request is told once. A lock
-    /// whose holder has heard of one is handed to no other thread of this process when it is given back, and callers that wait
-    /// elsewhere come first.
+    /// whose holder has heard of one is handed to no other thread of this process when it is given back. For a moment the process
+    /// leaves it to callers that wait elsewhere.
     ///
     /// **A holder is told only if it calls this, or [`on_asked`](Self::on_asked).** From that call on a connection to each node
     /// listens for requests, so that one is told within a moment; a client listens for 1,024 locks at most. Each renewal and each [`extend`](Self::extend) looks for them

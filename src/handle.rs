@@ -365,7 +365,7 @@ impl<K: LockKind> Handle<K> {
     ///
     /// **It forces nothing, and waits for nobody**: a holder is told only if it listens ([`Guard::asked`](crate::Guard::asked)), and
     /// gives the lock up when it can, or not at all. To get the lock, take it as ever, best before this call: the process of a holder that
-    /// was asked leaves the lock to callers that wait elsewhere.
+    /// was asked leaves the lock for a moment to callers that wait elsewhere.
     ///
     /// `reason` is shown to the holder: at most 256 bytes, without control characters; it may be empty. First the nodes are asked who has
     /// the lock; then each of them keeps the request for exactly those owners, for as long as the lock's key lives without a renewal, and

@@ -9,7 +9,7 @@ use quorlock::{Builder, ErrorKind, OptionalGuard as _, Quorlock, ReleaseRequest,
 use support::clients::{connected, fresh};
 use support::kinds::KINDS;
 use support::proxy::Proxy;
-use support::{Server, Servers, wait_until};
+use support::{Server, Servers, access, wait_until};
 
 const NAME: &str = "imports";
 const KEY: &str = "quorlock:imports";
@@ -240,4 +240,22 @@ fn requests_for_single_names_of_a_lock_are_all_told_and_no_text_that_is_too_long
     servers.iter().for_each(|server| _ = server.command(&["SET", &key, &text, "PX", "60000"]));
     assert!(other.mutex("two").ask_to_release("again").expect("the nodes are healthy"));
     assert_eq!(reason(asked), "again");
+}
+
+/// By a message, since the lock is not renewed.
+#[test]
+fn the_documented_access_list_is_enough_to_ask_and_to_be_told() {
+    let servers = Servers::start(3);
+    let user = access::user("locker", "quorlock:", &access::example_commands());
+    let words: Vec<_> = user.iter().map(String::as_str).collect();
+    servers.iter().for_each(|server| _ = server.command(&words));
+    let urls = || servers.iter().map(|it| it.url().replace("redis://", "redis://locker:secret@"));
+    let (holder, other) = (connected(builder(urls(), LONG)), connected(builder(urls(), LONG)));
+    let guard = holder.mutex(NAME).renewal(Renewal::Manual).lock().expect("it is free");
+    let asked = guard.asked();
+    wait_until("the nodes are listened to", LIMIT, || {
+        holder.node_stats().iter().all(|node| node.listened_to == 1)
+    });
+    ask(&other, "deploy");
+    assert_eq!(reason(asked), "deploy");
 }

@@ -226,28 +226,32 @@ impl Plan {
 
     /// Operators force locks open, at any time.
     fn force(&mut self, quiet: bool) {
-        let mut chance = Chance::new(self.seed ^ 0xf0_4ced);
-        if quiet || self.pair || !chance.one_in(6) {
-            return;
-        }
-        for _ in 0..chance.pick(&[1, 5, 20]) {
-            let at = chance.ms(0..FAULTS_END.as_millis() as u64);
-            let (client, name) = (chance.below(self.callers.len()), chance.below(self.names));
-            let (fault, lasts) = (Fault::Forced { client, name }, Duration::ZERO);
-            self.faults.push(Scheduled { at, lasts, fault });
-        }
+        let chance = Chance::new(self.seed ^ 0xf0_4ced);
+        self.meet_names(quiet, chance, &[1, 5, 20], |client, name| Fault::Forced { client, name });
     }
 
     /// Somebody asks for locks, at any time.
     fn ask_for(&mut self, quiet: bool) {
-        let mut chance = Chance::new(self.seed ^ 0x00a5_4ed5);
+        let chance = Chance::new(self.seed ^ 0x00a5_4ed5);
+        let fault = |client, name| Fault::AskedFor { client, name };
+        self.meet_names(quiet, chance, &[1, 10, 100], fault);
+    }
+
+    /// In some runs such a fault meets a client and a name, one of so many times.
+    fn meet_names(
+        &mut self,
+        quiet: bool,
+        mut chance: Chance,
+        times: &[usize],
+        fault: impl Fn(usize, usize) -> Fault,
+    ) {
         if quiet || self.pair || !chance.one_in(6) {
             return;
         }
-        for _ in 0..chance.pick(&[1, 10, 100]) {
+        for _ in 0..chance.pick(times) {
             let at = chance.ms(0..FAULTS_END.as_millis() as u64);
             let (client, name) = (chance.below(self.callers.len()), chance.below(self.names));
-            let (fault, lasts) = (Fault::AskedFor { client, name }, Duration::ZERO);
+            let (fault, lasts) = (fault(client, name), Duration::ZERO);
             self.faults.push(Scheduled { at, lasts, fault });
         }
     }
