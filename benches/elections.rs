@@ -1,8 +1,8 @@
-//! How long nobody leads: after a leader resigns, is told to stop, and is killed. `cargo bench --bench elections`, with
-//! `-- --rounds N` for another number of terms than 200.
+//! Time without a leader, after a leader resigns, is told to stop, and is killed. `cargo bench --bench elections`, with `--
+//! --rounds N` for another number of terms than 200.
 //!
-//! Three candidates, each as good as a process of its own, on three masters and on five. A leader that is killed is a process
-//! of its own, which leaves its lock on the masters until its TTL is over.
+//! Three candidates run on three masters and on five, each like a process of its own. A leader that is killed is a real
+//! process, which leaves its lock on the masters until its TTL is over.
 
 #![allow(clippy::print_stdout, reason = "a benchmark's figures go to whoever runs it")]
 
@@ -23,9 +23,9 @@ mod common;
 const NAME: &str = "leader";
 /// The length of each term.
 const TERM: Duration = Duration::from_millis(20);
-/// A leader is killed so often: each time it costs a TTL.
+/// Number of leaders that are killed. Each of them costs a TTL.
 const KILLED: usize = 10;
-/// With that this program is a leader that waits to be killed, on the masters behind it.
+/// The argument that makes this program a leader that waits to be killed, on the masters behind it.
 const LEADS: &str = "--leads-on";
 
 fn main() {
@@ -61,7 +61,7 @@ fn election(locks: &Quorlock) -> Election {
     locks.election(NAME)
 }
 
-/// Each leader resigns after [`TERM`].
+/// The times without a leader if each leader resigns after [`TERM`].
 fn after_resigning(servers: &Servers, rounds: usize) -> Vec<Duration> {
     let (ended, gaps, terms) = (Mutex::new(None), Mutex::new(Vec::new()), AtomicUsize::new(0));
     thread::scope(|scope| {
@@ -83,7 +83,7 @@ fn after_resigning(servers: &Servers, rounds: usize) -> Vec<Duration> {
     sorted(gaps.into_inner())
 }
 
-/// The leader among the candidates is told to stop, and another one comes in its place.
+/// The times without a leader if the leader is told to stop, and another candidate replaces it.
 fn after_stopping(servers: &Servers, rounds: usize) -> Vec<Duration> {
     let (leads, is_led) = unbounded();
     let start = |id: usize, locks: &Quorlock| {
@@ -112,7 +112,7 @@ fn after_stopping(servers: &Servers, rounds: usize) -> Vec<Duration> {
     sorted(gaps)
 }
 
-/// The leader is a process that is killed.
+/// The times without a leader if the leader is a process that is killed.
 fn after_killing(servers: &Servers) -> Vec<Duration> {
     let locks = client(servers);
     let mut gaps = Vec::new();

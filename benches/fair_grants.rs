@@ -1,8 +1,8 @@
-//! What a fair lock costs beside a mutex: `cargo bench --bench fair_grants`, with `-- --seconds N` for longer turns than two
-//! seconds, and `--turns N` for another number of turns than 3.
+//! Cost of a fair lock compared with a mutex: `cargo bench --bench fair_grants`, with `-- --seconds N` for longer turns than
+//! two seconds, and `--turns N` for another number of turns than 3.
 //!
 //! Alone, one caller takes a free lock and gives it back. Contended, eight callers of four clients want one lock all the time
-//! and hold it for 1 ms. Each client is as good as a process of its own. The two locks take turns.
+//! and hold it for 1 ms. Each client is like a process of its own. The two locks take turns.
 
 #![allow(clippy::print_stdout, reason = "a benchmark's figures go to whoever runs it")]
 
@@ -21,7 +21,7 @@ const NODES: usize = 3;
 const CLIENTS: usize = 4;
 const CALLERS: usize = 8;
 
-/// How long a contended lock is held.
+/// Time for which a contended lock is held.
 const HOLD: Duration = Duration::from_millis(1);
 
 const NAME: &str = "bench/fair";
@@ -33,7 +33,7 @@ const LOCKS: [(&str, Lock); 2] = [
     ("fair_mutex", |locks| locks.fair_mutex(NAME).lock().expect("healthy nodes")),
 ];
 
-/// What one turn has shown: the times from call to grant, and the calls of scripts on all nodes.
+/// The result of one turn: the times from call to grant, and the number of script calls on all nodes.
 struct Turn {
     waits: Vec<Duration>,
     span: Duration,

@@ -1,9 +1,9 @@
-//! What it costs to lock names that are never used again, each once: `cargo bench --bench fresh_names`, with
-//! `-- --rate N` for another number of names a second than 1,000, `--seconds N` for another time than 22 minutes,
-//! `--every N` for a line after other spans than 30 s, and `--masters N` for more than one master.
+//! Cost of locking names that are never used again, each once: `cargo bench --bench fresh_names`, with `-- --rate
+//! N` for another number of names a second than 1,000, `--seconds N` for another time than 22 minutes, `--every
+//! N` for a line after other spans than 30 s, and `--masters N` for more than one master.
 //!
-//! A name leaves its fence on each master: ten minutes and a TTL later it is gone. So memory grows for that long,
-//! and then it does not any more.
+//! A name leaves its fence on each master, which is gone ten minutes and a TTL later. So memory grows for that
+//! long, and not any more after that.
 
 #![allow(clippy::print_stdout, reason = "a benchmark's figures go to whoever runs it")]
 
@@ -21,13 +21,13 @@ fn main() {
     let span = Duration::from_secs(argument("--seconds", 22 * 60));
     let masters = usize::try_from(argument("--masters", 1)).expect("a small number");
     let servers = Servers::start(masters);
-    // Fresh servers have forgotten nothing, and need not be waited for.
+    // Fresh servers have forgotten nothing, and need no quarantine.
     let locks = Quorlock::builder().restart_quarantine(false).nodes(servers.urls());
     let locks = locks.build().expect("valid settings");
     wait_until("all nodes to be connected", Duration::from_secs(10), || {
         locks.node_stats().iter().all(|node| node.connected)
     });
-    // What the client needs once, and the masters.
+    // Keeps the one-time costs of the client and the masters out of the figures.
     locks.lock("orders/first").and_then(quorlock::Guard::unlock).expect("healthy nodes");
 
     println!("{rate} names a second for {span:?}, {masters} masters; figures of the first master");
@@ -38,7 +38,7 @@ fn main() {
         let now = start.elapsed();
         let due = u64::try_from(now.as_millis()).expect("it ends") * rate / 1_000;
         if due > names {
-            // An order's id, as it may be.
+            // An order's id, as in a real shop.
             drop(locks.lock(format!("orders/{:016x}", scattered(names))).expect("healthy nodes"));
             names += 1;
         } else {
@@ -66,7 +66,7 @@ fn line(now: Duration, names: u64, late: Duration, server: &Server, before: u64)
     );
 }
 
-/// Different names for different numbers, in no order.
+/// Returns different names for different numbers, in no order.
 fn scattered(number: u64) -> u64 {
     number.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
@@ -81,7 +81,7 @@ fn used_bytes(server: &Server) -> u64 {
     number_after(&info, "used_memory:")
 }
 
-/// The memory of this process that is there, and not merely reserved.
+/// The resident memory of this process, without memory that is only reserved.
 fn resident_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status");
     number_after(&status.expect("Linux has /proc/self/status"), "VmRSS:") * 1_024

@@ -1,7 +1,7 @@
-//! What hung, dead and busy masters cost, measured on five real ones: `cargo bench`.
+//! Cost of hung, dead and busy masters, measured on five real ones: `cargo bench`.
 //!
-//! A benchmark is no test: where the crate states a bound, PASS or FAIL is printed beside the
-//! figure, and the exit status says nothing.
+//! A benchmark is not a test. Next to a figure for which the crate states a bound, it prints PASS
+//! or FAIL; the exit status does not depend on the figures.
 
 #![allow(clippy::print_stdout, reason = "a benchmark's figures go to whoever runs it")]
 
@@ -20,7 +20,7 @@ mod server;
 
 const NODES: usize = 5;
 const NODE_TIMEOUT: Duration = Duration::from_millis(200);
-/// So many clients look for a quorum that is not there; the worst counts.
+/// Number of clients that look for a quorum that is missing. The worst result counts.
 const TRIES: usize = 20;
 
 fn main() {
@@ -33,7 +33,7 @@ fn main() {
     all_refused(&mut servers);
 }
 
-/// One thread, all masters healthy and then two of them hung, in turns.
+/// One thread, with all masters healthy and with two of them hung, in turns.
 fn hung_minority(servers: &mut Servers) {
     const TURNS: usize = 2;
     const WARM_UP: usize = 300;
@@ -125,7 +125,7 @@ fn saturate(servers: &Servers, threads: usize) -> (f64, f64) {
     })
 }
 
-/// Three of five masters hung: no lock can be had, and a try must say so in time.
+/// Three of five masters hang: no lock can be granted, and an attempt must report that in time.
 fn hung_majority(servers: &mut Servers) {
     println!("\nNoQuorum with three of five hung, the first try of {TRIES} fresh clients");
     let connected = (0..TRIES).map(|_| {
@@ -146,7 +146,7 @@ fn hung_majority(servers: &mut Servers) {
     }
 }
 
-/// Every master dead.
+/// All masters are dead.
 fn all_refused(servers: &mut Servers) {
     println!("\nNoQuorum with all five refused, {TRIES} clients");
     let connected: Vec<_> = (0..TRIES).map(|_| client(servers)).collect();
@@ -170,11 +170,11 @@ fn all_refused(servers: &mut Servers) {
     lock_in_vain(servers);
 }
 
-/// What it costs the processor to wait for masters that do not come.
+/// Processor time of a wait for masters that do not answer.
 fn lock_in_vain(servers: &Servers) {
     const PATIENCE: Duration = Duration::from_secs(3);
 
-    // Fresh servers have forgotten nothing, and need not be waited for.
+    // Fresh servers have forgotten nothing, and need no quarantine.
     let builder = Quorlock::builder()
         .restart_quarantine(false)
         .nodes(servers.urls())
@@ -188,7 +188,7 @@ fn lock_in_vain(servers: &Servers) {
     );
 }
 
-/// How long one try took to find that there is no quorum, and how many causes it named.
+/// Time until an attempt reports that there is no quorum, and the number of causes that it names.
 struct Refusal {
     took: Duration,
     causes: usize,
@@ -203,7 +203,7 @@ impl Refusal {
         Self { took, causes: error.node_faults().len() }
     }
 
-    /// The longest time and the fewest causes.
+    /// The longest time and the smallest number of causes.
     fn worst(refusals: impl IntoIterator<Item = Self>) -> Self {
         let worse =
             |a: Self, b: Self| Self { took: a.took.max(b.took), causes: a.causes.min(b.causes) };
@@ -217,7 +217,7 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// How long a lock that nobody else wants, and its unlock, took.
+/// Times of an uncontended lock and of its unlock.
 #[derive(Clone, Copy)]
 struct Pair {
     lock: Duration,
@@ -240,7 +240,7 @@ impl Pair {
     }
 }
 
-/// What a figure is about: the lock, the unlock, or both together.
+/// The subject of a figure: the lock, the unlock, or both together.
 type Call = fn(&Pair) -> Duration;
 
 const CALLS: [(&str, Call); 3] = [
@@ -291,7 +291,7 @@ fn wait_connected(locks: &Quorlock) {
     });
 }
 
-/// Stops the first `n` masters: their connections stay open, and nothing answers.
+/// Stops the first `n` masters: their connections stay open, and they do not answer.
 fn hang(servers: &mut Servers, n: usize) {
     servers.iter_mut().take(n).for_each(Server::pause);
 }
@@ -300,7 +300,7 @@ fn wake(servers: &mut Servers) {
     servers.iter_mut().filter(|server| !server.is_up()).for_each(Server::resume);
 }
 
-/// Over all nodes.
+/// The numbers of scripts and of writes, over all nodes.
 fn scripts_and_writes(locks: &Quorlock) -> (u64, u64) {
     let stats = locks.node_stats();
     (stats.iter().map(|node| node.scripts).sum(), stats.iter().map(|node| node.writes).sum())

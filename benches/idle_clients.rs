@@ -1,7 +1,8 @@
-//! What clients cost that are connected, and take no lock: `cargo bench --bench idle_clients`, with `-- --clients N` for
-//! another number than 1,000, and `--seconds N` for another time than half a minute.
+//! Cost of clients that are connected, and take no lock: `cargo bench --bench idle_clients`, with `-- --clients N` for
+//! another number than 1,000, and `--seconds N` for another time than 30 s.
 //!
-//! The clients are in processes of 100. Each of these counts what its clients use, and this one what the masters do.
+//! The clients are in processes of 100. Each process counts the costs of its clients, and this one counts those of the
+//! masters.
 
 #![allow(clippy::print_stdout, reason = "a benchmark's figures go to whoever runs it")]
 
@@ -20,9 +21,9 @@ mod cpu;
 
 const NODES: usize = 5;
 const IN_A_PROCESS: u64 = 100;
-/// What a process of clients is called with, before the nodes.
+/// The first argument of a process of clients, before the nodes.
 const CLIENTS_OF: &str = "--clients-of";
-/// Until the last of the clients has looked at its nodes a first time, on a busy machine.
+/// Time limit for the first probes of all clients, on a busy machine.
 const LIMIT: Duration = Duration::from_secs(120);
 
 fn main() {
@@ -39,7 +40,7 @@ fn main() {
         processes.push(Process::start(&servers, IN_A_PROCESS.min(count - begun)));
     }
     processes.iter_mut().for_each(Process::wait_ready);
-    // What was done for them to connect is over.
+    // The work of connecting is over by then.
     thread::sleep(Duration::from_secs(2));
 
     let before: Vec<_> = servers.iter().map(Figures::of).collect();
@@ -72,7 +73,7 @@ fn main() {
     processes.into_iter().for_each(Process::end);
 }
 
-/// Some of the clients.
+/// A process with some of the clients.
 struct Process {
     child: Child,
 }
@@ -99,7 +100,7 @@ impl Process {
     }
 }
 
-/// The life of such a process: it ends with its input.
+/// The life of a process of clients: it ends with its input.
 fn be_clients(nodes: &[String], count: u64) {
     let client = |_| Quorlock::builder().nodes(nodes).build().expect("valid settings");
     let clients: Vec<_> = (0..count).map(client).collect();
@@ -113,7 +114,7 @@ fn be_clients(nodes: &[String], count: u64) {
     drop(clients);
 }
 
-/// What a master has used so far.
+/// The costs of a master so far.
 struct Figures {
     cpu: f64,
     commands: u64,
@@ -127,7 +128,7 @@ impl Figures {
         let info: String = redis::from_redis_value(info).expect("INFO is text");
         Self {
             cpu: cpu::cpu_seconds_of(server.pid()),
-            // A command that a script calls is one, too.
+            // Commands that a script calls are included.
             commands: number_after(&info, "total_commands_processed:"),
             connections: number_after(&info, "connected_clients:"),
             memory_mib: number_after(&info, "used_memory:") as f64 / 1_048_576.0,
@@ -135,7 +136,7 @@ impl Figures {
     }
 }
 
-/// Of the process, as the kernel has it.
+/// Reads a number of the process from the kernel.
 fn number_of(pid: u32, label: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("this is Linux");
     number_after(&status, label)

@@ -1,9 +1,9 @@
-//! What each kind of lock costs beside a mutex, while nobody else wants it: `cargo bench --bench kinds`, with `-- --seconds N`
-//! for longer turns than one second, and `--turns N` for another number of turns than 5.
+//! Cost of each kind of lock compared with a mutex, without contention: `cargo bench --bench kinds`, with `-- --seconds N` for
+//! longer turns than one second, and `--turns N` for another number of turns than 5.
 //!
-//! One thread takes the lock and gives it back, again and again. The kinds take turns. Of each it shows the median times of
-//! both, and how many scripts each master ran for that: one is the release, and each of the others is a round trip that the
-//! caller waits for.
+//! One thread takes the lock and gives it back, again and again. The kinds take turns. For each kind the benchmark shows the
+//! median times of both calls, and the number of scripts that each master ran for them. One script is the release, and each
+//! other one is a round trip for which the caller waits.
 
 #![allow(clippy::print_stdout, reason = "a benchmark's figures go to whoever runs it")]
 
@@ -18,10 +18,10 @@ mod common;
 
 const NODES: usize = 3;
 
-/// Of the semaphores.
+/// The number of permits of the semaphores.
 const PERMITS: u32 = 100;
 
-/// Takes it, and returns what gives it back.
+/// Takes a lock, and returns the closure that gives it back.
 type Take = fn(&Quorlock) -> Box<dyn FnOnce()>;
 
 fn gives_back<G>(guard: G, unlock: fn(G) -> Result<(), quorlock::Error>) -> Box<dyn FnOnce()>
@@ -55,7 +55,7 @@ const KINDS: [(&str, Take); 9] = [
     }),
 ];
 
-/// What the turns of one kind have shown.
+/// The results of all turns of one kind.
 #[derive(Default)]
 struct Shown {
     takes: Vec<Duration>,

@@ -1,17 +1,18 @@
-//! When `lost()` tells a loss, measured from the end of validity: `cargo bench --bench losses`.
+//! Delay of the report of a loss on `lost()`, measured from the end of validity: `cargo bench --bench
+//! losses`.
 //!
 //! The end of validity is taken from [`Guard::remaining`]. One thread goes round all locks every few
-//! milliseconds and notes `now + remaining`, which only a renewal moves; the last note before the
-//! loss is the end. The clock is read before and after, so the end is known within two bounds:
-//! lateness is counted from the earlier one, so that it is never flattered, and a loss counts as
-//! early only if it came before that, too.
+//! milliseconds and notes `now + remaining`, which only a renewal moves. The last note before the
+//! loss is the end. The clock is read before and after, so the end is known within two bounds.
+//! Lateness is counted from the earlier bound, so that it is never flattered. A loss counts as early
+//! only if it came before that bound, too.
 //!
-//! Each lock has a thread of its own that does nothing but block on `lost()`, so no loss queues
-//! behind another in the measuring; what waking it up costs is part of the figure. How late this
-//! machine wakes threads up anyway is measured beside it, by threads that only sleep.
+//! Each lock has a thread of its own that only blocks on `lost()`, so no loss queues behind another
+//! one in the measurement. The cost of waking that thread is part of the figure. Threads that only
+//! sleep measure the machine's own delay of wake-ups, for comparison.
 //!
-//! A benchmark is no test: where the crate states a bound, PASS or FAIL is printed beside the
-//! figure, and the exit status says nothing.
+//! A benchmark is not a test. Next to a figure for which the crate states a bound, it prints PASS or
+//! FAIL; the exit status does not depend on the figures.
 
 #![allow(clippy::print_stdout, reason = "a benchmark's figures go to whoever runs it")]
 
@@ -28,39 +29,39 @@ mod server;
 const NODES: usize = 5;
 const MAJORITY: usize = 3;
 const NODE_TIMEOUT: Duration = Duration::from_millis(100);
-/// So many are held at once, and lost at about the same time.
+/// Number of locks that are held at once, and lost at about the same time.
 const LOCKS: usize = 100;
-/// So many are lost at the very same instant.
+/// Number of locks that are lost at the very same instant.
 const TOGETHER: usize = 1_000;
-/// When that is, counted from before the first of them is taken.
+/// Time of that instant, counted from before the first of them is taken.
 const TOGETHER_AFTER: Duration = Duration::from_secs(5);
-/// Those that are renewed need a renewal, and with it their threads; the others must last.
+/// TTL of those locks. Renewed locks need a renewal, and with it their threads; the others must last.
 const TOGETHER_TTL: Duration = Duration::from_secs(3);
 const TOGETHER_MANUAL_TTL: Duration = Duration::from_secs(10);
-/// The blow comes so long before the instant.
+/// Time from the blow to that instant.
 const BLOW_BEFORE: Duration = Duration::from_millis(400);
 const BOUND: Duration = Duration::from_millis(50);
-/// Pause between two looks at all the locks.
+/// Pause between two passes over all locks.
 const SAMPLING: Duration = Duration::from_millis(5);
 
-/// What happens to a majority of the masters while the locks are held.
+/// The fault of a majority of the masters while the locks are held.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Blow {
     Killed,
     Hung,
-    /// Emptied: it answers, and says that the keys are gone.
+    /// Emptied: the master answers, and reports that the keys are gone.
     Emptied,
-    /// Nothing.
+    /// No fault.
     Spared,
 }
 
-/// How the locks are held, and lost.
+/// The way in which the locks are held, and lost.
 #[derive(Clone, Copy)]
 struct Scene {
     what: &'static str,
     blow: Blow,
     rounds: usize,
-    /// `None`: each ends with its own TTL. Otherwise all end together, by `max_hold`.
+    /// `None`: each lock ends with its own TTL. Otherwise all end together, by `max_hold`.
     together: Option<Renewal>,
 }
 
@@ -100,7 +101,7 @@ fn main() {
         "{NODES} masters on this machine of {cores} cores, node timeout {NODE_TIMEOUT:?}; \
          {LOCKS} locks at a time, TTLs 600, 800 and 1000 ms; {TOGETHER} at one instant"
     );
-    // As `cargo bench` calls it, with an argument of its own; any other picks scenes by their name.
+    // `cargo bench` passes an argument of its own. Any other argument picks scenes by their name.
     let wanted: Vec<_> = std::env::args().skip(1).filter(|arg| arg != "--bench").collect();
     let mut servers = Servers::start(NODES);
     for scene in SCENES {
@@ -116,12 +117,12 @@ fn main() {
     }
 }
 
-/// What one or more rounds have found.
+/// The findings of one or more rounds.
 #[derive(Default)]
 struct Findings {
     losses: Vec<Loss>,
     not_lost: usize,
-    /// By how much threads that only slept woke up late meanwhile.
+    /// Delays of wake-ups of threads that only slept meanwhile.
     oversleeps: Vec<Duration>,
 }
 
@@ -133,18 +134,18 @@ impl Findings {
     }
 }
 
-/// One lock's end.
+/// The end of one lock.
 #[derive(Clone, Copy)]
 struct Loss {
     told: Instant,
     reason: LossReason,
     end: End,
-    /// Whether the lock had been renewed, and had not just been taken.
+    /// True if the lock had been renewed, and was not just taken.
     renewed: bool,
 }
 
 impl Loss {
-    /// Milliseconds after the end of validity; negative before it.
+    /// Time from the end of validity to the report, in milliseconds; negative before the end.
     fn late_ms(&self) -> f64 {
         let after = self.told.saturating_duration_since(self.end.earliest);
         let before = self.end.earliest.saturating_duration_since(self.told);
@@ -152,7 +153,7 @@ impl Loss {
     }
 }
 
-/// The end of validity lies between these.
+/// The bounds of the end of validity.
 #[derive(Clone, Copy)]
 struct End {
     earliest: Instant,
@@ -160,7 +161,7 @@ struct End {
 }
 
 impl End {
-    /// The end as it is now; `None` if it is past.
+    /// The present end of validity; `None` if it is past.
     fn of(guard: &Guard) -> Option<Self> {
         let before = Instant::now();
         let remaining = guard.remaining();
@@ -174,7 +175,7 @@ impl End {
     }
 }
 
-/// Takes all locks, has them renewed, deals the blow, and waits until all are lost.
+/// Takes all locks, lets them be renewed, deals the blow, and waits until all are lost.
 fn lose(servers: &mut Servers, scene: Scene, round: usize) -> Findings {
     let Scene { blow, together, .. } = scene;
     let ttl = match together {
@@ -182,7 +183,7 @@ fn lose(servers: &mut Servers, scene: Scene, round: usize) -> Findings {
         Some(Renewal::Auto) => TOGETHER_TTL,
         Some(_) => TOGETHER_MANUAL_TTL,
     };
-    // Fresh servers have forgotten nothing, and need not be waited for.
+    // Fresh servers have forgotten nothing, and need no quarantine.
     let builder = Quorlock::builder()
         .restart_quarantine(false)
         .nodes(servers.urls())
@@ -207,7 +208,7 @@ fn lose(servers: &mut Servers, scene: Scene, round: usize) -> Findings {
     };
     let taken = Instant::now();
     if together.is_none() {
-        // Beyond the first TTL, so that each is renewed; and not always at the same point of it.
+        // Beyond the first TTL, so that each lock is renewed, and at different points of the TTL.
         thread::sleep(ttl + ttl * (round as u32 % 5) / 10);
     }
 
@@ -218,8 +219,8 @@ fn lose(servers: &mut Servers, scene: Scene, round: usize) -> Findings {
             .map(|guard| {
                 let lost = guard.lost().clone();
                 scope.spawn(move || {
-                    // Emptied one after the other, masters may be repaired in between, and the lock
-                    // is not lost. Otherwise it is, long before this.
+                    // Masters that are emptied one after the other may be repaired in between, and
+                    // then the lock is not lost. Otherwise the loss comes long before this time.
                     let reason = lost.recv_timeout(4 * ttl).ok()?;
                     Some((Instant::now(), reason))
                 })
@@ -236,7 +237,7 @@ fn lose(servers: &mut Servers, scene: Scene, round: usize) -> Findings {
             }
             ends
         });
-        // It has seen every lock before anything happens.
+        // The sampling thread has seen every lock before the blow.
         thread::sleep(2 * SAMPLING);
         if together.is_some() {
             let blow_after = TOGETHER_AFTER - BLOW_BEFORE;
@@ -273,7 +274,7 @@ fn lose(servers: &mut Servers, scene: Scene, round: usize) -> Findings {
     found
 }
 
-/// Up, and without any key.
+/// Restores a server: up, and without any key.
 fn restore(server: &mut Server, blow: Blow) {
     if blow == Blow::Hung && !server.is_up() {
         server.resume();
@@ -281,8 +282,8 @@ fn restore(server: &mut Server, blow: Blow) {
     server.restart_empty();
 }
 
-/// How long it takes one thread to tell so many others anything, which have nothing to do with locks:
-/// until each of them has it.
+/// Time of messages from one thread to that number of threads that have nothing to do with locks,
+/// until each of them has its message.
 fn mere_messages(threads: usize) -> Vec<Duration> {
     let (senders, receivers): (Vec<_>, Vec<_>) =
         (0..threads).map(|_| crossbeam_channel::bounded::<()>(1)).unzip();
@@ -297,7 +298,7 @@ fn mere_messages(threads: usize) -> Vec<Duration> {
         let receivers: Vec<_> =
             receivers.into_iter().map(|receiver| scope.spawn(move || receive(receiver))).collect();
         waiting.wait();
-        // Most of them have gone to sleep by then, which is what takes time.
+        // Most of the threads are asleep by then, and waking them takes time.
         thread::sleep(Duration::from_millis(200));
         let start = Instant::now();
         senders.iter().for_each(|sender| sender.send(()).expect("it listens"));
@@ -305,7 +306,7 @@ fn mere_messages(threads: usize) -> Vec<Duration> {
     })
 }
 
-/// How late a thread wakes up that has nothing to do with locks.
+/// Delays of wake-ups of a thread that has nothing to do with locks.
 fn oversleeps(over: &AtomicBool) -> Vec<Duration> {
     const NAP: Duration = Duration::from_millis(2);
     let mut late = Vec::new();
@@ -346,8 +347,8 @@ fn report(scene: Scene, found: &Findings) {
         share >= 99.0,
         &format!("{share:.1} % told within {BOUND:?} after the end of validity, 99 %"),
     );
-    // What ends by the clock cannot have ended before it did. Only keys that are gone are a reason,
-    // and that is known only where the masters were there to say so.
+    // A loss by the clock cannot precede the end of validity. The only other reason is that the keys
+    // are gone, and this is known only if the masters were there to report it.
     let groundless = early
         .iter()
         .filter(|loss| blow != Blow::Emptied || loss.reason != LossReason::KeysGone)

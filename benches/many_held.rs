@@ -1,10 +1,10 @@
-//! What 1,000 locks cost that are held at once, and renewed: `cargo bench --bench many_held`, with
-//! `-- --seconds N` for another time than a minute, `--locks N` for another number of locks, `--ttl N`
-//! for another TTL than 10 s, the default, and `--load N` for another process that takes and gives back N
-//! locks a second meanwhile, at fixed times; none without it.
+//! Cost of 1,000 locks that are held at once, and renewed: `cargo bench --bench many_held`, with `--
+//! --seconds N` for another time than 60 s, `--locks N` for another number of locks, `--ttl N` for
+//! another TTL than 10 s, the default, and `--load N` for another process that takes and gives back N
+//! locks a second meanwhile, at fixed times; none by default.
 //!
-//! A benchmark is no test: where the crate states a bound, PASS or FAIL is printed beside the
-//! figure, and the exit status says nothing.
+//! A benchmark is not a test. Next to a figure for which the crate states a bound, it prints PASS or
+//! FAIL; the exit status does not depend on the figures.
 
 #![allow(clippy::print_stdout, reason = "a benchmark's figures go to whoever runs it")]
 
@@ -22,13 +22,13 @@ mod cpu;
 
 const NODES: usize = 5;
 
-/// What is held, and how.
+/// The held locks, and the load.
 struct Plan {
     span: Duration,
     locks: usize,
-    /// Locks that are held are renewed each time a quarter to a third of it is gone.
+    /// The TTL of the held locks. They are renewed each time a quarter to a third of it is gone.
     ttl: Duration,
-    /// So many locks a second another process takes.
+    /// Number of locks a second that another process takes.
     load: u64,
 }
 
@@ -54,7 +54,7 @@ fn main() {
 }
 
 fn client(nodes: &[String], ttl: Duration) -> Quorlock {
-    // Fresh servers have forgotten nothing, and need not be waited for.
+    // Fresh servers have forgotten nothing, and need no quarantine.
     let builder = Quorlock::builder().restart_quarantine(false).nodes(nodes);
     let locks = builder.ttl(ttl).max_ttl(ttl).build().expect("valid settings");
     wait_until("all nodes to be connected", Duration::from_secs(10), || {
@@ -63,10 +63,10 @@ fn client(nodes: &[String], ttl: Duration) -> Quorlock {
     locks
 }
 
-/// What the process that makes the load is called with, before the nodes.
+/// The first argument of the process that makes the load, before the nodes.
 const LOAD_ON: &str = "--load-on";
 
-/// Starts that process; it says in the end how long its locks took.
+/// Starts the process that makes the load. At its end it prints the times of its locks.
 fn start_load(servers: &Servers, plan: &Plan) -> Option<Child> {
     let &Plan { span, ttl, load, .. } = plan;
     let this = std::env::current_exe().expect("this program has a path");
@@ -77,7 +77,7 @@ fn start_load(servers: &Servers, plan: &Plan) -> Option<Child> {
     (load > 0).then(start)
 }
 
-/// The life of that process.
+/// The life of the process that makes the load.
 fn load(locks: &Quorlock, plan: &Plan) {
     let every = Duration::from_secs(1) / u32::try_from(plan.load).expect("a small number");
     let start = Instant::now();
@@ -87,7 +87,7 @@ fn load(locks: &Quorlock, plan: &Plan) {
     while due < plan.span {
         thread::sleep(due.saturating_sub(start.elapsed()));
         match locks.lock(format!("load/{}", latencies.len())) {
-            // Counted from when it was due: a lock that takes long makes those behind it late, too.
+            // Counted from the time when it was due: a lock that takes long delays those behind it, too.
             Ok(_) => latencies.push(start.elapsed().saturating_sub(due)),
             Err(_) => failed += 1,
         }
@@ -107,7 +107,7 @@ fn load(locks: &Quorlock, plan: &Plan) {
     );
 }
 
-/// A lock that is not held for long needs no thread.
+/// Shows that a lock that is held for a short time needs no thread.
 fn held_shortly(locks: &Quorlock) {
     const TIMES: usize = 200;
     println!("\nA lock held for 1 ms, {TIMES} times");
@@ -137,7 +137,7 @@ fn held_long(locks: &Quorlock, servers: &Servers, plan: &Plan) {
     println!("  taken one after the other in {:.2?}", start.elapsed());
     println!("  just taken: {} threads, {:.1} MiB resident", threads(), resident_mib());
 
-    // Until the first renewals are on their way.
+    // The first renewals are on their way by then.
     thread::sleep(ttl / 2);
     let load = start_load(servers, plan);
     let before = Costs::so_far(locks, servers);
@@ -192,7 +192,7 @@ fn held_long(locks: &Quorlock, servers: &Servers, plan: &Plan) {
     servers.wait_no_keys();
 }
 
-/// What has been used so far.
+/// The costs so far.
 struct Costs {
     cpu: f64,
     nodes: Vec<NodeCosts>,
@@ -200,7 +200,7 @@ struct Costs {
 
 struct NodeCosts {
     cpu: f64,
-    /// As the server counts them: the commands that a script calls are among them.
+    /// The server's count, which includes the commands that a script calls.
     commands: u64,
     scripts: u64,
     writes: u64,
@@ -224,12 +224,12 @@ fn commands(server: &Server) -> u64 {
     number_after(&info, "total_commands_processed:")
 }
 
-/// Of this process.
+/// The number of threads of this process.
 fn threads() -> u64 {
     number_after(&status(), "Threads:")
 }
 
-/// The memory of this process that is there, and not merely reserved.
+/// The resident memory of this process, without memory that is only reserved.
 fn resident_mib() -> f64 {
     number_after(&status(), "VmRSS:") as f64 / 1_024.0
 }

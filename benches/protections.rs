@@ -1,10 +1,10 @@
-//! What the protections cost that can be switched off, measured on five real masters: `cargo bench`.
+//! Cost of the protections that can be switched off, measured on five real masters: `cargo bench`.
 //!
 //! The machine is never the same for two seconds. So the variants are measured in turns, in one run,
-//! and what counts is the median of the ratios of neighbours.
+//! and the result is the median of the ratios of neighbours.
 //!
-//! A benchmark is no test: where there is a goal, PASS or FAIL is printed beside the figure, and the
-//! exit status says nothing.
+//! A benchmark is not a test. Next to a figure with a goal, it prints PASS or FAIL; the exit status
+//! does not depend on the figures.
 
 #![allow(clippy::print_stdout, reason = "a benchmark's figures go to whoever runs it")]
 
@@ -27,11 +27,11 @@ mod lua;
 mod server;
 
 const NODES: usize = 5;
-/// How often each variant has its turn, and for how long.
+/// Number of turns of each variant, and the length of a turn.
 const TURNS: usize = 40;
 const SPAN: Duration = Duration::from_millis(150);
 
-/// What is measured: the first one is what the others are compared with.
+/// The variants that are measured. The others are compared with the first one.
 const VARIANTS: [Variant; 4] = [
     Variant {
         name: "bare",
@@ -43,14 +43,14 @@ const VARIANTS: [Variant; 4] = [
     Variant { name: "both", settings: |builder| builder, goals: Some([1.08, 1.25, 1.25]) },
 ];
 
-/// Threads, each on a name of its own.
+/// Numbers of threads, each on a name of its own.
 const THREADS: [usize; 3] = [1, 8, 64];
 
 struct Variant {
     name: &'static str,
     settings: fn(Builder) -> Builder,
-    /// How many times the time of the first variant a lock and its unlock should take at most, with
-    /// each number of [`THREADS`].
+    /// Largest time for a lock and its unlock, as a multiple of the first variant's time, with each
+    /// number of [`THREADS`].
     goals: Option<[f64; 3]>,
 }
 
@@ -69,8 +69,8 @@ fn main() {
     }
 }
 
-/// How often a node is asked for a lock in one turn, and how often it is told the lock's number in a
-/// second round, since too few nodes had answered that.
+/// Number of requests for a lock to a node in one turn, and number of second rounds that tell the
+/// node the lock's number, since too few had answered with it.
 fn extra_rounds(server: &Server, locks: &Quorlock, threads: usize) -> [usize; 2] {
     let mut monitor = TcpStream::connect(("127.0.0.1", server.port())).expect("it is up");
     monitor.write_all(b"MONITOR\r\n").expect("it reads");
@@ -80,7 +80,7 @@ fn extra_rounds(server: &Server, locks: &Quorlock, threads: usize) -> [usize; 2]
     let counting = thread::spawn(move || {
         let mut counts = [0; 2];
         for line in BufReader::new(listening).lines().map_while(Result::ok) {
-            // One call may make many acquires; each of them tries to set the lock's key.
+            // One call may contain many acquires. Each of them tries to set the lock's key.
             let acquires = line.contains(" lua] \"SET\"") && line.contains("\"NX\"");
             counts[0] += usize::from(acquires);
             counts[1] += usize::from(line.contains(&confirm));
@@ -99,7 +99,7 @@ fn take_turns(servers: &Servers, clients: &[Quorlock], threads: usize) -> Vec<Ve
         Block::measure(servers, locks, threads); // Scripts are loaded, and names are known.
     }
     for turn in 0..TURNS {
-        // Now this way round and now that, so that nobody profits from being the first.
+        // The order is reversed every second time, so that no variant profits from being the first.
         let mut order: Vec<_> = (0..clients.len()).collect();
         if turn % 2 == 1 {
             order.reverse();
@@ -111,12 +111,12 @@ fn take_turns(servers: &Servers, clients: &[Quorlock], threads: usize) -> Vec<Ve
     turns
 }
 
-/// What one variant did in one turn.
+/// The results of one variant in one turn.
 struct Block {
-    /// How long each lock and its unlock took, sorted.
+    /// Times of each lock with its unlock, sorted.
     times: Vec<Duration>,
     per_second: f64,
-    /// On average over one lock and its unlock, on all nodes together.
+    /// Mean number of scripts for a lock and its unlock, on all nodes together.
     scripts: f64,
     writes: f64,
     /// Processor time for one lock and its unlock, in microseconds: of this process, of a server, and
@@ -146,7 +146,8 @@ impl Block {
     }
 }
 
-/// Has so many threads take locks of their own and give them back, for a turn. How long each took.
+/// Has that number of threads take locks of their own and give them back, for a turn. Returns the
+/// time of each lock with its unlock.
 fn lock_all_the_time(locks: &Quorlock, threads: usize) -> Vec<Duration> {
     let over = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -170,7 +171,7 @@ fn lock_all_the_time(locks: &Quorlock, threads: usize) -> Vec<Duration> {
     })
 }
 
-/// What has been spent so far: processor time in seconds, scripts and writes to all nodes.
+/// The costs so far: processor time in seconds, scripts and writes to all nodes.
 struct Spent {
     client: f64,
     servers: f64,
@@ -208,7 +209,7 @@ fn info(server: &Server, section: &str) -> String {
     }
 }
 
-/// The number behind `name` in `text`.
+/// Returns the number behind `name` in `text`.
 fn number(text: &str, name: &str) -> f64 {
     let (_, rest) = text.split_once(name).expect("the server tells it");
     let end = rest.find(|c: char| c != '.' && !c.is_ascii_digit()).unwrap_or(rest.len());
@@ -240,7 +241,7 @@ fn report(threads: usize, turns: &[Vec<Block>]) {
     }
 }
 
-/// Each variant with the first one: the median over the turns, and the quartiles beside it.
+/// Compares each variant with the first one: the median over the turns, and the quartiles.
 fn compare(turns: &[Vec<Block>], row: usize) {
     for (variant, blocks) in VARIANTS.iter().zip(turns).skip(1) {
         let ratios = |of: fn(&Block) -> f64| {
@@ -283,7 +284,7 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[quantile(values.len(), 0.5)]
 }
 
-/// Where that quantile is among so many sorted values.
+/// The index of that quantile in that number of sorted values.
 fn quantile(values: usize, share: f64) -> usize {
     ((values - 1) as f64 * share).round() as usize
 }
@@ -295,7 +296,7 @@ fn client(servers: &Servers, variant: &Variant) -> Quorlock {
     wait_until("all nodes to be connected", Duration::from_secs(10), || {
         locks.node_stats().iter().all(|node| node.connected)
     });
-    // Nothing is held on servers that have just been started.
+    // No lock can be held on servers that have just been started.
     wait_until("all nodes to be admitted", Duration::from_secs(10), || locks.admit().is_ok());
     locks
 }

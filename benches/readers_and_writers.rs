@@ -1,8 +1,8 @@
-//! Who comes first where readers and writers want one lock all the time: `cargo bench --bench readers_and_writers`, with
-//! `-- --rounds N` for another number than 50, and `--hold-ms N` for holds of another length than 2 ms.
+//! Order of readers and writers that want one lock all the time: `cargo bench --bench readers_and_writers`, with `-- --rounds
+//! N` for another number than 50, and `--hold-ms N` for holds of another length than 2 ms.
 //!
-//! Counted are the holds of the others that begin between a call and the time at which it returns with its guard. Each client
-//! is as good as a process of its own.
+//! The figure is the number of the others' holds that begin between a call and its return with a guard. Each client is like a
+//! process of its own.
 
 #![allow(clippy::print_stdout, reason = "a benchmark's figures go to whoever runs it")]
 
@@ -18,12 +18,12 @@ mod common;
 
 const NODES: usize = 3;
 
-/// Between two calls of the one that is counted.
+/// Pause between two calls of the client that is measured.
 const PAUSE: Duration = Duration::from_millis(20);
 
 const NAME: &str = "bench/turns";
 
-/// What one of those who are alone has seen: how many holds of others began, and how long it took.
+/// The result of one measured call: the number of the others' holds that began, and the time that it took.
 type Waited = (usize, Duration);
 
 fn main() {
@@ -40,7 +40,7 @@ fn main() {
     show("a reader among 4 writers of 4 clients", reader_among_writers(&servers, rounds, hold));
 }
 
-/// Reads that begin while the writer waits. Readers never rest.
+/// Counts reads that begin while the writer waits. Readers never rest.
 fn writer_among_readers(
     servers: &Servers,
     clients: usize,
@@ -62,7 +62,7 @@ fn writer_among_readers(
     })
 }
 
-/// Writes that begin while the reader waits. Writers never rest.
+/// Counts writes that begin while the reader waits. Writers never rest.
 fn reader_among_writers(servers: &Servers, rounds: usize, hold: Duration) -> Vec<Waited> {
     let others: Vec<_> = (0..4).map(|_| client(servers).rw_lock(NAME)).collect();
     let reader = client(servers).rw_lock(NAME);

@@ -1,9 +1,9 @@
-//! What it costs to read under one lock by many threads of a process, each for 1 ms: `cargo bench --bench shared_reads`,
-//! with `-- --threads N` for another number than 64, `--seconds N` for longer turns than one second, and `--turns N` for
+//! Cost of reading under one lock by many threads of a process, each for 1 ms: `cargo bench --bench shared_reads`, with
+//! `-- --threads N` for another number than 64, `--seconds N` for longer turns than one second, and `--turns N` for
 //! another number of turns than 5.
 //!
-//! It is compared with a lock that knows of one process only, and with a lock that calls a script for each read, on one
-//! server and with nothing else that a lock needs.
+//! The lock is compared with a lock within one process, and with a lock that only calls a script for each read, on one
+//! server.
 
 #![allow(clippy::print_stdout, reason = "a benchmark's figures go to whoever runs it")]
 
@@ -20,19 +20,19 @@ mod common;
 
 const NODES: usize = 3;
 
-/// How long a thread reads under the lock.
+/// Time for which a thread reads under the lock.
 const WORK: Duration = Duration::from_millis(1);
 
 const NAME: &str = "bench/shared";
 
-/// What one turn has shown.
+/// The result of one turn.
 #[derive(Clone, Copy)]
 struct Turn {
     reads_per_s: f64,
     calls_per_read: f64,
 }
 
-/// Makes a thread's way to read once, which ends with the read.
+/// Prepares a thread, and returns its way to read once. The call returns at the end of the read.
 type Contestant<'a> = &'a (dyn Fn() -> Box<dyn FnMut()> + Sync);
 
 fn main() {
@@ -59,7 +59,7 @@ fn main() {
     ];
     let mut all = contestants.map(|_| Vec::new());
     for _ in 0..turns {
-        // One after the other, again and again: the machine is never the same for long.
+        // One after the other, again and again, since the machine is never the same for long.
         for ((_, contestant), turns) in contestants.iter().zip(&mut all) {
             turns.push(turn(&servers, *contestant, threads, span));
         }
@@ -77,7 +77,7 @@ fn main() {
 }
 
 fn client(servers: &Servers, local_queue: bool) -> Quorlock {
-    // Fresh servers have forgotten nothing, and need not be waited for.
+    // Fresh servers have forgotten nothing, and need no quarantine.
     let builder = Quorlock::builder().restart_quarantine(false).nodes(servers.urls());
     let locks = builder.local_queue(local_queue).build().expect("valid settings");
     wait_until("all nodes to be connected", Duration::from_secs(10), || {

@@ -1,8 +1,8 @@
-//! How long callers wait that plain order would starve: `cargo bench --bench waits`, with `-- --seconds N` for another length
-//! of each mix than 5 seconds.
+//! Waits of callers that plain order would starve: `cargo bench --bench waits`, with `-- --seconds N` for another length of
+//! each mix than 5 seconds.
 //!
-//! Others want locks all the time, hold each for 5 ms, and want it again at once. Each client is as good as a process of its
-//! own. A caller that has waited for twenty seconds in vain gives up, and counts with these.
+//! Others want locks all the time, hold each for 5 ms, and want it again at once. Each client is like a process of its own. A
+//! caller that has waited for 20 s without success gives up, and counts with 20 s.
 
 #![allow(clippy::print_stdout, reason = "a benchmark's figures go to whoever runs it")]
 
@@ -22,7 +22,7 @@ const HOLD: Duration = Duration::from_millis(5);
 const PATIENCE: Duration = Duration::from_secs(20);
 const PERMITS: u32 = 4;
 
-/// Takes a lock within the patience, holds it, and gives it back. Returns whether it has got it.
+/// Takes a lock within the time limit, holds it, and gives it back. Returns true if it was granted.
 type Use = fn(&Quorlock, &[&str]) -> Result<bool, Error>;
 
 macro_rules! used {
@@ -54,13 +54,13 @@ fn kind(name: &str) -> (&'static str, Use) {
     *KINDS.iter().find(|(known, _)| *known == name).expect("one of the kinds")
 }
 
-/// Threads of one client that want the same, again and again.
+/// Threads of one client that want the same locks, again and again.
 struct Crowd {
     client: usize,
     threads: usize,
     kind: &'static str,
     names: &'static [&'static str],
-    /// How long each of them rests behind a hold.
+    /// Time for which each thread rests after a hold.
     rests: Duration,
 }
 
@@ -118,7 +118,7 @@ fn main() {
     );
 }
 
-/// Runs the crowds side by side, and shows each kind's grants and waits.
+/// Runs the crowds side by side, and shows the grants and waits of each.
 fn mix(servers: &Servers, title: &str, crowds: Vec<Crowd>, span: Duration) {
     let clients: Vec<_> = (0..=crowds.iter().map(|crowd| crowd.client).max().unwrap_or(0))
         .map(|_| client(servers))
@@ -149,7 +149,7 @@ fn mix(servers: &Servers, title: &str, crowds: Vec<Crowd>, span: Duration) {
     }
 }
 
-/// How long each call of one thread has waited.
+/// The wait of each call of one thread.
 fn turns(locks: &Quorlock, crowd: &Crowd, over: &AtomicBool) -> Vec<Duration> {
     let (_, uses) = kind(crowd.kind);
     let mut waits = Vec::new();

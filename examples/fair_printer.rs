@@ -1,8 +1,8 @@
-//! A printer that several offices share: whoever has sent its page first gets it first.
+//! A printer that several offices share prints the pages in the order in which they were sent.
 //!
-//! The printer takes one page at a time. With a plain mutex an office that has just printed may print again while others
-//! wait, and some page waits for long. With `fair_mutex` pages are printed in the order in which they were sent, whichever
-//! machine they come from. Then one office gives up while its page waits, and is in nobody's way.
+//! The printer takes one page at a time. With a plain mutex an office that has just printed may print again while others wait,
+//! and some page waits for a long time. With `fair_mutex` pages are printed in the order in which they were sent, from any
+//! machine. Then one office gives up while its page waits, and delays nobody.
 //!
 //! ```text
 //! cargo run --example fair_printer
@@ -29,14 +29,14 @@ use quorlock::{OptionalGuard as _, Quorlock};
 #[path = "common/masters.rs"]
 mod masters;
 
-/// Each of them is a process of its own in earnest: here, a client of its own.
+/// Number of offices. In production each is a process; in this example, a client of its own.
 const OFFICES: usize = 4;
 const PAGES: usize = 12;
 
-/// How long a page takes.
+/// Time to print a page.
 const PRINTING: Duration = Duration::from_millis(20);
 
-/// The pages are sent so far apart: far more than two round trips to the masters, also where other programs use all processors.
+/// Time between two pages: far more than two round trips to the masters, even if other programs use all processors.
 const APART: Duration = Duration::from_millis(200);
 
 fn main() -> ExitCode {
@@ -57,13 +57,13 @@ fn run() -> Result<(), Failure> {
     let offices = (0..OFFICES)
         .map(|_| Ok(masters.builder()?.build()?))
         .collect::<Result<Vec<Quorlock>, Failure>>()?;
-    // New masters of yours may have to be waited for.
+    // Masters that you name may be new, and in quarantine at first.
     for office in &offices {
         drop(office.lock("printer/ready")?);
     }
 
     let printed = Mutex::new(Vec::new());
-    // Somebody has opened the printer, so all pages wait at first.
+    // The printer is locked at first, so all pages wait.
     let open = offices[0].fair_mutex("printer").lock()?;
     thread::scope(|scope| {
         let mut jobs = Vec::new();
@@ -95,7 +95,7 @@ fn print(office: &Quorlock, page: usize, printed: &Mutex<Vec<usize>>) -> Result<
     Ok(())
 }
 
-/// Who does not want to wait any more leaves the queue at once, and is in nobody's way.
+/// An office that gives up leaves the queue at once, and delays nobody.
 fn a_page_whose_office_is_gone(offices: &[Quorlock]) -> Result<(), Failure> {
     let open = offices[0].fair_mutex("printer").lock()?;
     thread::scope(|scope| {
@@ -108,11 +108,11 @@ fn a_page_whose_office_is_gone(offices: &[Quorlock]) -> Result<(), Failure> {
         let (sent, arrived) = mpsc::channel();
         scope.spawn(move || {
             let guard = offices[2].fair_mutex("printer").try_lock_for(Duration::from_secs(10));
-            // The other side waits until it has this.
+            // The other side waits for this message.
             let _ = sent.send(guard.optional().map(|guard| guard.is_some()));
         });
         thread::sleep(APART);
-        // Nobody who does not wait overtakes those who do.
+        // A call that does not wait must not overtake the waiting ones.
         if offices[3].fair_mutex("printer").try_lock().optional()?.is_some() {
             return Err("somebody has printed before those who wait".into());
         }

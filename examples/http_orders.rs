@@ -1,23 +1,23 @@
 //! A blocking HTTP service that takes orders, under one lock for each item.
 //!
-//! `POST /orders/ITEM` orders one. Each request waits for the lock of its item for a limited time,
-//! and says plainly how it went:
+//! `POST /orders/ITEM` orders one item. Each request waits for the lock of its item for a limited
+//! time, and gets one of these answers:
 //!
 //! - `200`: the order was taken.
-//! - `404`, `405`: there is no such item, or that is no `POST`.
+//! - `404`, `405`: there is no such item, or the method is not `POST`.
 //! - `409`: the item is sold out.
-//! - `423`: somebody else held the lock all the time. That is no failure, for nothing is broken.
-//! - `503` with `Retry-After`: nobody can tell who may sell, since too few masters can be reached, or
-//!   too few may grant locks yet, because they have just been started.
+//! - `423`: somebody else held the lock all the time. That is not a failure, since nothing is broken.
+//! - `503` with `Retry-After`: no decision on the lock is possible, since too few masters can be
+//!   reached, or too few may grant locks yet, because they have just been started.
 //!
 //! ```text
 //! cargo run --example http_orders              # a demonstration with clients of its own
 //! cargo run --example http_orders -- --serve   # serves until it is killed
 //! ```
 //!
-//! It starts its own masters, unless `QUORLOCK_NODES` names some. The exit status of the
-//! demonstration is 0 if the stock was sold exactly, and the answers were those above. With `--serve`,
-//! name the masters: a `kill` of this program would leave its own ones behind.
+//! It starts its own masters, unless `QUORLOCK_NODES` names some. The exit status of the demonstration
+//! is 0 if the stock was sold exactly, and the answers were those above. With `--serve`, name the
+//! masters: a `kill` of this program would leave its own ones behind.
 
 #![allow(
     clippy::print_stdout,
@@ -40,19 +40,19 @@ use tiny_http::{Header, Method, Request, Response, Server};
 #[path = "common/masters.rs"]
 mod masters;
 
-/// What there is to sell at first.
+/// The stock at first.
 const STOCK: [(&str, usize); 3] = [("chair", 12), ("lamp", 5), ("table", 8)];
 
-/// Requests that are answered at the same time.
+/// Number of requests that are answered at the same time.
 const WORKERS: usize = 4;
 
-/// How long a request waits for the lock of its item.
+/// Time for which a request waits for the lock of its item.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// The customers of the demonstration; they order at the same time.
+/// Number of customers in the demonstration, who order at the same time.
 const CUSTOMERS: usize = 4;
 
-/// How often a customer tries in vain, because of others or too few masters.
+/// Number of attempts of a customer that may fail because of others or too few masters.
 const TRIES: usize = 20;
 
 fn main() -> ExitCode {
@@ -96,7 +96,7 @@ fn wants_to_serve() -> Result<bool, Failure> {
     }
 }
 
-/// What a worker does: answers one request after another.
+/// A worker: answers one request after another.
 fn serve(server: &Server, service: &Service) {
     for request in server.incoming_requests() {
         let answer = service.answer(&request);
@@ -106,7 +106,7 @@ fn serve(server: &Server, service: &Service) {
     }
 }
 
-/// The service proper. One `Quorlock` serves all threads.
+/// The service itself. One `Quorlock` serves all threads.
 struct Service {
     locks: Quorlock,
     shop: Shop,
@@ -119,7 +119,7 @@ impl Service {
             return Answer::NotAnOrder;
         }
         self.order(item).unwrap_or_else(|error| match error.kind() {
-            // The message says which master is at fault: for our log, not for customers.
+            // The message names the faulty master: for our log, not for customers.
             ErrorKind::NoQuorum | ErrorKind::Lost => {
                 println!("  service: {error}");
                 Answer::TryAgain { after: Duration::from_secs(1) }
@@ -150,21 +150,21 @@ impl Service {
             return Ok(Answer::SoldOut);
         }
         charge_the_customer();
-        // A lease can run out, for example while the machine is suspended. Nothing is done yet, so
-        // the customer may try again.
+        // A lease can run out, for example while the machine is suspended. Nothing is done yet, so the
+        // customer may try again.
         guard.check()?;
         self.shop.set_left(item, left - 1);
         Ok(Answer::Taken)
-        // The end of the guard gives the lock back, and the customer does not wait for that.
+        // Dropping the guard gives the lock back, and the customer does not wait for that.
     }
 }
 
-/// What any shop does between reading the stock and writing it.
+/// The work of a shop between reading the stock and writing it.
 fn charge_the_customer() {
     thread::sleep(Duration::from_millis(3));
 }
 
-/// What is said to a request.
+/// The answer to a request.
 enum Answer {
     Taken,
     Unknown,
@@ -192,7 +192,7 @@ impl Answer {
         let extra = match self {
             Self::NotAnOrder => Header::from_bytes("Allow", "POST"),
             Self::TryAgain { after } => {
-                // Whole seconds, rounded up: sooner would be in vain.
+                // Whole seconds, rounded up, since an earlier attempt would fail.
                 let seconds = (after.as_secs() + u64::from(after.subsec_nanos() > 0)).max(1);
                 Header::from_bytes("Retry-After", seconds.to_string())
             }
@@ -205,8 +205,8 @@ impl Answer {
     }
 }
 
-/// The shop's database. It can be read and written, but not both in one step: without a lock around
-/// the two, it would be oversold.
+/// The shop's database. It can be read and written, but not both in one step. Without a lock around
+/// the two steps it would sell more than it has.
 struct Shop {
     left: Mutex<BTreeMap<&'static str, usize>>,
 }
@@ -227,7 +227,7 @@ impl Shop {
     }
 }
 
-/// Plays the customers, and somebody who keeps a lock for long, and a power cut.
+/// Plays the customers, a client that keeps a lock for long, and a power cut.
 fn demonstrate(address: SocketAddr, shop: &Shop, masters: &mut Masters) -> Result<(), Failure> {
     println!("{CUSTOMERS} customers order until everything is sold out");
     for (item, stock) in STOCK {
@@ -259,7 +259,7 @@ fn demonstrate(address: SocketAddr, shop: &Shop, masters: &mut Masters) -> Resul
     println!("\nThey are back, and have forgotten who holds what");
     masters.restart_empty();
     let deadline = Instant::now() + PATIENCE * 10;
-    // Before the service has reached them again, 1 s is what it says.
+    // The service answers 1 s until it has reached the masters again.
     while expect_later(&order(address, "chair")?)? <= 1 {
         if deadline < Instant::now() {
             return Err("the quarantine was not seen".into());
@@ -269,7 +269,7 @@ fn demonstrate(address: SocketAddr, shop: &Shop, masters: &mut Masters) -> Resul
     Ok(())
 }
 
-/// Has all customers order `item` until it is sold out; returns how many orders were taken.
+/// Has all customers order `item` until it is sold out. Returns the number of orders that were taken.
 fn sell_out(address: SocketAddr, item: &str) -> Result<usize, Failure> {
     thread::scope(|scope| {
         let start = |_| scope.spawn(move || buy_all(address, item));
@@ -282,7 +282,7 @@ fn sell_out(address: SocketAddr, item: &str) -> Result<usize, Failure> {
     })
 }
 
-/// What a customer does: orders until the item is sold out; returns how many orders were taken.
+/// A customer: orders until the item is sold out. Returns the number of orders that were taken.
 fn buy_all(address: SocketAddr, item: &str) -> Result<usize, Failure> {
     let (mut taken, mut in_vain) = (0, 0);
     while in_vain < TRIES {
@@ -304,7 +304,7 @@ fn expect(reply: &Reply, status: u16) -> Result<(), Failure> {
     Err(format!("the answer should have had status {status}: {}", reply.text).into())
 }
 
-/// Makes sure of a 503, and returns after how many seconds the customer is told to try again.
+/// Checks that the reply is a 503, and returns its `Retry-After` in seconds.
 fn expect_later(reply: &Reply) -> Result<u64, Failure> {
     expect(reply, 503)?;
     let seconds = reply.header("Retry-After").ok_or("a 503 came without Retry-After")?;
@@ -312,7 +312,7 @@ fn expect_later(reply: &Reply) -> Result<u64, Failure> {
     Ok(seconds.parse()?)
 }
 
-/// One order over a connection of its own.
+/// Sends one order over a connection of its own.
 fn order(address: SocketAddr, item: &str) -> Result<Reply, Failure> {
     let mut connection = TcpStream::connect(address)?;
     connection.set_read_timeout(Some(PATIENCE * 10))?;
@@ -326,7 +326,7 @@ fn order(address: SocketAddr, item: &str) -> Result<Reply, Failure> {
     Reply::parse(text)
 }
 
-/// What a customer gets.
+/// The reply that a customer gets.
 struct Reply {
     status: u16,
     text: String,

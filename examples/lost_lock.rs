@@ -1,15 +1,15 @@
-//! A holder is told when its lock is lost, and stops in time.
+//! A holder hears of the loss of its lock, and stops in time.
 //!
-//! `Guard::lost` is a channel, so a thread can wait for the loss beside its work and whatever else
-//! it waits for. The work goes on for several times the TTL, since the lock is renewed. Then the
-//! masters are killed, so that it cannot be renewed any more. The lock stays ours until its validity
-//! ends: until shortly before that work may be begun, and at its end the channel tells.
+//! `Guard::lost` is a channel, so a thread can wait for the loss together with its work and anything
+//! else. The work goes on for several times the TTL, since the lock is renewed. Then the masters are
+//! killed, so that the lock cannot be renewed any more. It stays ours until its validity ends. Work
+//! may begin until shortly before that end, and at the end the channel reports the loss.
 //!
 //! ```text
 //! cargo run --example lost_lock
 //! ```
 //!
-//! It starts its own masters, unless `QUORLOCK_NODES` names some; those are not killed, and only the
+//! It starts its own masters, unless `QUORLOCK_NODES` names some. Those are not killed, and only the
 //! renewal is shown. The exit status is 0 if the holder stopped in time.
 
 #![allow(
@@ -31,16 +31,16 @@ mod masters;
 
 const NAME: &str = "lost-lock/demo";
 
-/// Short, so that this is over soon. The default of 10 s suits most programs.
+/// Short, to make the example quick. The default of 10 s suits most programs.
 const TTL: Duration = Duration::from_millis(900);
 
-/// How long the work goes on before the masters are killed.
+/// Time for which the work goes on before the masters are killed.
 const WORK: Duration = Duration::from_millis(3 * 900);
 
-/// How long one piece of work may take at the very most: none is begun with less time left.
+/// Upper limit of the time for one piece of work. None is begun with less validity left.
 const LONGEST_PIECE: Duration = Duration::from_millis(250);
 
-/// How long we wait for the lock, and the end of the work for the news of its loss.
+/// Time limit of the wait for the lock, and of the wait for the report of its loss.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 fn main() -> ExitCode {
@@ -71,20 +71,20 @@ fn run() -> Result<(), Failure> {
                 hand_out_work(&sender, PATIENCE);
             }
         });
-        // The work is ours while this runs, and its channel ends with it.
+        // The channel of the work ends when `hold` returns.
         hold(&guard, work)
     });
     if ours { judge_loss(&guard, &shift) } else { judge_renewal(guard, &shift) }
 }
 
-/// Works while the lock is held: until it is lost, or there is no more work.
+/// Works while the lock is held, until it is lost or no work is left.
 fn hold(guard: &Guard, work: Receiver<u32>) -> Shift {
     let ticker = tick(Duration::from_millis(300));
     let mut shift = Shift::begin(guard);
     loop {
         shift.note_validity(guard);
         let time_left = guard.remaining() > LONGEST_PIECE;
-        // With too little time left no work is begun: all that can come is a renewal, or the loss.
+        // With too little time left no work is begun: the next event is a renewal, or the loss.
         let next = if time_left { work.clone() } else { never() };
         select! {
             recv(guard.lost()) -> reason => return shift.end(reason.ok()),
@@ -98,14 +98,14 @@ fn hold(guard: &Guard, work: Receiver<u32>) -> Shift {
     }
 }
 
-/// What happened while the lock was held.
+/// The events while the lock was held.
 struct Shift {
     began: Instant,
     pieces: u32,
-    /// Pieces that were not finished while the lock was certainly ours. There must be none.
+    /// Pieces that were finished after the end of validity. There must be none.
     late: u32,
     last_piece: Instant,
-    /// The end of the validity, as it was when it was last looked at.
+    /// The end of the validity, at the last check.
     valid_until: Instant,
     ended: Instant,
     loss: Option<LossReason>,
@@ -163,7 +163,7 @@ impl Shift {
     }
 }
 
-/// Hands out pieces of work, one after another, for as long as somebody takes them.
+/// Hands out pieces of work, one after another, until nobody takes them or the time is over.
 fn hand_out_work(work: &Sender<u32>, time: Duration) {
     let end = Instant::now() + time;
     for piece in 0.. {
@@ -174,7 +174,7 @@ fn hand_out_work(work: &Sender<u32>, time: Duration) {
     }
 }
 
-/// The work must have outlived the TTL, and ended before the validity did.
+/// Checks that the work has outlived the TTL, and has ended before the validity did.
 fn judge_loss(guard: &Guard, shift: &Shift) -> Result<(), Failure> {
     let Some(reason) = shift.loss else { return Err("the loss was not told".into()) };
     let spare = shift.valid_until.saturating_duration_since(shift.last_piece);
@@ -201,7 +201,7 @@ fn judge_loss(guard: &Guard, shift: &Shift) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The work must have outlived the TTL, and the lock must have been ours all the time.
+/// Checks that the work has outlived the TTL, and that the lock was ours all the time.
 fn judge_renewal(guard: Guard, shift: &Shift) -> Result<(), Failure> {
     if let Some(reason) = shift.loss {
         return Err(format!("the lock was lost: {reason:?}").into());

@@ -1,15 +1,15 @@
-//! A function that protects itself calls another one that protects itself, with the same lock.
+//! A function that takes a lock calls another one that takes the same lock.
 //!
 //! `ship` takes an order out of the list, and `bill` writes its invoice. Each of them may be called by itself, so each takes
-//! the order's lock. But `ship` also calls `bill`. With a plain lock the thread would wait for itself. A
-//! reentrant lock is the thread's own: the inner call takes it again at once, without asking a master, and gives back
-//! nothing. Other threads and other processes wait until the outer one is done.
+//! the order's lock. But `ship` also calls `bill`. With a plain lock the thread would wait for itself. A reentrant lock
+//! belongs to the thread: the inner call takes it again at once, without asking a master, and does not give it back. Other
+//! threads and other processes wait until the outer call is done.
 //!
 //! ```text
 //! cargo run --example nested_call
 //! ```
 //!
-//! It starts its own masters, unless `QUORLOCK_NODES` names some. The exit status is 0 if all went as it says.
+//! It starts its own masters, unless `QUORLOCK_NODES` names some. The exit status is 0 if each step behaves as described.
 
 #![allow(
     clippy::print_stdout,
@@ -59,7 +59,7 @@ fn run() -> Result<(), Failure> {
     ship(&order, &theirs)?;
     bill(&order)?; // by itself, too
     println!("  bill is called by itself");
-    // Not before the last guard of that thread is given back.
+    // The lock is free only after the last guard of that thread is given back.
     theirs.reentrant_mutex(ORDER).lock()?.unlock()?;
     println!("  and another process has the lock now");
     Ok(())
@@ -69,7 +69,7 @@ fn ship(order: &ReentrantMutex, another_process: &Quorlock) -> Result<(), Failur
     let guard = order.lock()?;
     println!("  ship has the lock, with token {}", token(guard.token()));
     bill(order)?;
-    // The inner call has given back its own guard, and not the lock.
+    // The inner call has given back its own guard, but not the lock.
     guard.check()?;
     if !order.is_owned_by_current_thread() || order.hold_count() != 1 {
         return Err("the inner call has given the lock away".into());

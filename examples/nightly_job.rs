@@ -1,24 +1,24 @@
 //! Ten hosts start the same job at midnight, and it is done once.
 //!
-//! Each host starts it by its own clock, and the clocks differ by up to a second. The job takes 50 ms. With a plain
-//! lock the first host is done, and has given the lock back, before the clock of the next one comes to midnight. So the
-//! next one does the job again. With `min_hold` the masters keep the lock for a while from its grant, although it was
-//! given back. Every later host finds it taken.
+//! Each host starts it by its own clock, and the clocks differ by up to one second. The job takes 50 ms. With a plain
+//! lock the first host has finished, and has given the lock back, before it is midnight for the next host. So the next
+//! host does the job again. With `min_hold` the masters keep the lock for a while from its grant, although it was given
+//! back. Every later host finds it taken.
 //!
-//! A host waits for the lock for a second, in place of one `try_lock`. Hosts whose clocks agree ask at one instant, and
-//! the masters' votes may be split among them. `try_lock` tries again a few times; a host that waits goes on for longer.
+//! A host waits for the lock for one second, instead of one `try_lock`. Hosts whose clocks agree ask at one instant, and
+//! the masters' votes may be split among them. `try_lock` tries again a few times; a host that waits tries for longer.
 //!
-//! The `min_hold` is longer than the clocks differ and the hosts wait, together. It is shorter than the time until the
-//! job is due again: some minutes, for a job of every night. The TTL is longer than the clocks differ and the hosts
-//! wait, too, since a host that crashes in the middle of the job leaves the lock for that long. Then nobody does the
-//! job until the next night, so have an alert tell.
+//! The `min_hold` is longer than the difference of the clocks and the wait of the hosts together. It is shorter than the
+//! time until the job is due again: some minutes, for a nightly job. The TTL is also longer than the difference of the
+//! clocks and the wait, since a host that crashes in the middle of the job leaves the lock for that long. Then nobody
+//! does the job until the next night, so set up an alert.
 //!
 //! ```text
 //! cargo run --example nightly_job
 //! ```
 //!
-//! It starts its own masters, unless `QUORLOCK_NODES` names some, and itself ten times more as the hosts. The exit
-//! status is 0 if the job was done several times with a plain lock, and once with `min_hold`.
+//! It starts its own masters, unless `QUORLOCK_NODES` names some, and ten more processes of itself as the hosts. The
+//! exit status is 0 if the job was done several times with a plain lock, and once with `min_hold`.
 
 #![allow(
     clippy::print_stdout,
@@ -47,13 +47,13 @@ mod masters;
 
 const HOSTS: u32 = 10;
 
-/// By how much the hosts' clocks differ.
+/// Largest difference of the hosts' clocks.
 const SPREAD: Duration = Duration::from_secs(1);
 
-/// How long the report takes.
+/// Time to write the report.
 const JOB: Duration = Duration::from_millis(50);
 
-/// Short, for masters of yours keep the lock as long. Some minutes suit a job of every night.
+/// Short, since your own masters keep the lock as long. Some minutes suit a nightly job.
 const MIN_HOLD: Duration = Duration::from_secs(8);
 
 fn main() -> ExitCode {
@@ -86,7 +86,7 @@ fn demonstrate() -> Result<(), Failure> {
         "{HOSTS} hosts write the same report at midnight, by clocks that differ by up to {SPREAD:?}; it takes {JOB:?}"
     );
     println!("{}", masters.describe());
-    // New masters of yours may have to be waited for.
+    // Masters that you name may be new, and in quarantine at first.
     drop(masters.builder()?.build()?.lock("nightly-job/ready")?);
 
     println!("\nWith a plain lock");
@@ -102,12 +102,12 @@ fn demonstrate() -> Result<(), Failure> {
     }
 }
 
-/// Has all hosts come to midnight. Returns how often the report was written.
+/// Lets midnight come for all hosts. Returns the number of times that the report was written.
 fn midnight(masters: &Masters, min_hold: Duration) -> Result<usize, Failure> {
     let directory = Directory::create("report")?;
     let report = directory.file("report");
     File::create(&report)?;
-    // Another name each time, since your masters may still keep the lock of the last time.
+    // Another name each time, since your own masters may still keep the lock of the last run.
     let job = format!("nightly-job/{:016x}", rand::random::<u64>());
     let mut hosts = Vec::new();
     for host in 0..HOSTS {
@@ -134,12 +134,12 @@ fn midnight(masters: &Masters, min_hold: Duration) -> Result<usize, Failure> {
     Ok(fs::read_to_string(&report)?.lines().count())
 }
 
-/// How long a host waits for the lock.
+/// Time for which a host waits for the lock.
 const WAIT: Duration = Duration::from_secs(1);
 
 const HOST: &str = "--host";
 
-/// What a host does. Its clock is behind, so for it midnight is later.
+/// The life of a host. Its clock is behind, so midnight comes later for it.
 fn be_a_host(
     behind: Duration,
     min_hold: Duration,
@@ -154,7 +154,7 @@ fn be_a_host(
     Ok(())
 }
 
-/// Writes the report, if no other host has.
+/// Writes the report, unless another host has written it.
 fn do_once(
     locks: &Quorlock,
     min_hold: Duration,
@@ -166,12 +166,12 @@ fn do_once(
         return Ok("leaves it to another one");
     };
     write(report)?;
-    // The lock is given back. The masters keep it until its shortest hold is over.
+    // The lock is given back. The masters keep it until its `min_hold` is over.
     guard.unlock()?;
     Ok("WRITES THE REPORT")
 }
 
-/// The job. It would be done as often as it is asked for, without a word.
+/// The job. Nothing in it prevents a second run.
 fn write(report: &Path) -> Result<(), Failure> {
     thread::sleep(JOB);
     let mut file = File::options().append(true).open(report)?;

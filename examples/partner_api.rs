@@ -1,7 +1,7 @@
 //! A partner's API that allows five calls at a time, from all machines of a company together.
 //!
-//! Two processes, here two clients, call it from eight threads each. Each call is made under a permit of one semaphore, so that
-//! the partner never sees a sixth call at a time. Without the permits it sees more, and refuses them.
+//! Two processes, in this example two clients, call it from eight threads each. Each call is made under a permit of one
+//! semaphore, so that the partner never sees a sixth call at a time. Without the permits it sees more, and refuses them.
 //!
 //! ```text
 //! cargo run --example partner_api
@@ -28,12 +28,12 @@ use quorlock::{Error, Quorlock};
 #[path = "common/masters.rs"]
 mod masters;
 
-/// As many calls at a time as the partner allows.
+/// Number of calls at a time that the partner allows.
 const ALLOWED: u32 = 5;
 const THREADS: usize = 8;
-/// Calls of each thread.
+/// Number of calls of each thread.
 const CALLS: usize = 6;
-/// How long the partner takes for a call.
+/// Time that the partner needs for a call.
 const LATENCY: Duration = Duration::from_millis(20);
 
 fn main() -> ExitCode {
@@ -47,7 +47,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The partner's side, which knows nothing of locks.
+/// The partner's side, which has no part in the locks.
 #[derive(Default)]
 struct Partner {
     inside: AtomicUsize,
@@ -79,7 +79,7 @@ impl fmt::Display for Partner {
     }
 }
 
-/// Why a call was in vain.
+/// The reason for which a call failed.
 #[derive(Debug)]
 enum CallError {
     /// The partner's answer.
@@ -110,14 +110,14 @@ fn run() -> Result<(), Failure> {
     println!("2 clients with {THREADS} threads each; the partner allows {ALLOWED} calls at a time");
     println!("{}", masters.describe());
     let clients = [masters.builder()?.build()?, masters.builder()?.build()?];
-    // New masters of yours may have to be waited for.
+    // Masters that you name may be new, and in quarantine at first.
     for locks in &clients {
         drop(locks.lock("partner-api/ready")?);
     }
 
     let partner = Partner::default();
     in_all_threads(&clients, |_| {
-        // Refused ones are counted.
+        // The partner counts the refused ones.
         let _ = partner.call();
         Ok(())
     })?;
@@ -132,7 +132,7 @@ fn run() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Has each thread of each client make its calls. The first failure is the outcome.
+/// Runs the calls of all threads of all clients. Returns the first failure.
 fn in_all_threads(
     clients: &[Quorlock],
     call: impl Fn(&Quorlock) -> Result<(), CallError> + Sync,

@@ -1,16 +1,16 @@
-//! Two hosts run a scheduler; one of them leads and does the work, and a storage refuses the late work of a leader that was paused.
+//! Two hosts run a scheduler. The leader does the work, and a storage refuses the late work of a leader that was paused.
 //!
-//! Each host stands for election. The leader does one piece of work after the other, until it is told to leave. Then the leader's process
-//! is suspended in the middle of its work, as a virtual machine is while it is moved. Its term ends, and the other host leads. When the
-//! first host runs again, it finishes the piece that it was at: it has asked whether it leads before the pause, and not since. The storage
-//! compares the numbers of the terms, and refuses it.
+//! Each host stands for election. The leader does one piece of work after the other, until it is told to leave. Then the leader's
+//! process is suspended in the middle of its work, as a virtual machine is while it is moved. Its term ends, and the other host
+//! leads. When the first host runs again, it finishes its piece: it has checked before the pause that it leads, and not since. The
+//! storage compares the numbers of the terms, and refuses the piece.
 //!
 //! ```text
 //! cargo run --example scheduler
 //! ```
 //!
-//! It starts its own masters, unless `QUORLOCK_NODES` names some, and itself twice more as the hosts. The exit status is 0 if both hosts
-//! have led, one after the other, and the storage has no late work.
+//! It starts its own masters, unless `QUORLOCK_NODES` names some, and two more processes of itself as the hosts. The exit status is
+//! 0 if both hosts have led, one after the other, and the storage has no late work.
 
 #![allow(
     clippy::print_stdout,
@@ -35,7 +35,7 @@ mod masters;
 
 /// The time that one piece of work takes.
 const PIECE: Duration = Duration::from_millis(200);
-/// The pieces that a host does before something happens.
+/// The number of pieces that a host does before the next event.
 const PIECES: usize = 5;
 
 fn main() -> ExitCode {
@@ -61,7 +61,7 @@ fn run() -> Result<(), Failure> {
 fn demonstrate() -> Result<(), Failure> {
     let masters = Masters::find(3)?;
     println!("{}", masters.describe());
-    // New masters of yours may have to be waited for.
+    // Masters that you name may be new, and in quarantine at first.
     drop(masters.builder()?.build()?.lock("scheduler/ready")?);
     let election = format!("scheduler/{:016x}", rand::random::<u64>());
     let start = |host: &str| Copy::start(&masters, [HOST, &election, host]);
@@ -89,7 +89,8 @@ fn demonstrate() -> Result<(), Failure> {
     }
 }
 
-/// It keeps the largest term that it has seen. A database does that in the transaction that it protects: see the example `fencing`.
+/// A storage that keeps the largest term that it has seen. A database does that in the transaction that it protects: see the
+/// example `fencing`.
 #[derive(Default)]
 struct Storage {
     largest_term: u64,
@@ -98,7 +99,7 @@ struct Storage {
 }
 
 impl Storage {
-    /// Takes so many results of that host.
+    /// Takes that number of results of the host.
     fn take(&mut self, host: &Copy, results: usize) -> Result<(), Failure> {
         for _ in 0..results {
             let line = host.hear()?;
@@ -124,7 +125,7 @@ fn be_a_host(election: &str, host: &str) -> Result<(), Failure> {
     let locks = Masters::find(0)?.builder()?.build()?;
     let (stop, stopped) = bounded(0);
     thread::spawn(move || {
-        // Also if the process that started this one has ended.
+        // An error means that the process that started this one has ended, and stops the host as well.
         let _ = copy::wait_for_go();
         drop(stop);
     });

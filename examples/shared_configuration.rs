@@ -1,18 +1,18 @@
-//! A pool of workers reads a configuration that another process rewrites, and never sees half of it.
+//! A pool of workers reads a configuration that another process rewrites, and never reads half of it.
 //!
 //! The configuration is two files that belong together: a currency, and the rate for it. Many threads of a `rayon` pool
-//! price orders by them. Each takes the lock to read, and so they read side by side: threads of one client share one hold
-//! on the masters, and hardly any of them asks a master at all. Once in a while another process replaces both files.
-//! It takes the lock to write, and nobody reads meanwhile. It need not wait for a moment in which nobody happens to read:
-//! while it waits, new readers go behind it. Then it downgrades the lock, and reads what it wrote, together with the pool,
-//! before anybody can write the next one.
+//! price orders by them. Each takes the lock to read, so they read side by side: threads of one client share one hold on
+//! the masters, and most of them ask no master at all. At intervals another process replaces both files. It takes the lock
+//! to write, and nobody reads meanwhile. It does not depend on a moment without readers: while it waits, new readers queue
+//! behind it. Then it downgrades the lock, and reads its own files, together with the pool, before anybody can write the
+//! next ones.
 //!
 //! ```text
 //! cargo run --example shared_configuration
 //! ```
 //!
-//! It starts its own masters, unless `QUORLOCK_NODES` names some, and itself once more as the process that writes. The
-//! exit status is 0 if every order was priced by two files that belong together, while all configurations came in.
+//! It starts its own masters, unless `QUORLOCK_NODES` names some, and one more process of itself as the writer. The exit
+//! status is 0 if every order was priced by two files that belong together, while all configurations were written.
 
 #![allow(
     clippy::print_stdout,
@@ -42,15 +42,15 @@ mod masters;
 
 const NAME: &str = "shared-configuration/prices";
 
-/// How often the other process replaces it.
+/// Number of times that the other process replaces the configuration.
 const VERSIONS: u32 = 10;
 
-/// How long it leaves each configuration to those who read.
+/// Time for which it leaves each configuration to the readers.
 const PAUSE: Duration = Duration::from_millis(50);
 
 const THREADS: usize = 16;
 
-/// Orders that are priced by each task of the pool.
+/// Number of orders that each task of the pool prices.
 const BATCH: usize = 64;
 
 fn main() -> ExitCode {
@@ -73,7 +73,7 @@ fn run() -> Result<(), Failure> {
     }
 }
 
-/// Two files with the same version in them, or else half of a configuration.
+/// Two files with the same version in them; half of a configuration if the versions differ.
 struct Configuration {
     currency: PathBuf,
     rate: PathBuf,
@@ -91,14 +91,14 @@ impl Configuration {
         Ok(fs::write(&self.rate, version.to_string())?)
     }
 
-    /// The versions of the two files.
+    /// Returns the versions of the two files.
     fn read(&self) -> Result<(u32, u32), Failure> {
         let version = |file: &Path| Ok::<_, Failure>(fs::read_to_string(file)?.trim().parse()?);
         Ok((version(&self.currency)?, version(&self.rate)?))
     }
 }
 
-/// What the process does that writes.
+/// The life of the process that writes.
 fn rewrite(configuration: &Configuration) -> Result<(), Failure> {
     let locks = Masters::find(0)?.builder()?.build()?;
     let lock = locks.rw_lock(NAME);
@@ -172,7 +172,7 @@ fn price_until(
     Ok(prices)
 }
 
-/// How many scripts the masters have run for this client.
+/// The number of scripts that the masters have run for this client.
 fn asked(locks: &quorlock::Quorlock) -> u64 {
     locks.node_stats().iter().map(|node| node.scripts).sum()
 }

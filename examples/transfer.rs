@@ -1,18 +1,18 @@
-//! Money goes from one account to another, and nobody else uses either of the two meanwhile.
+//! Money goes from one account to another, and nobody else uses either account meanwhile.
 //!
-//! A transfer reads both balances, and writes both. So it takes the locks of both accounts at once, by `multi_mutex`.
-//! Two plain locks, one after the other, would be a deadlock as soon as one teller goes from A to B and another one from B
-//! to A: each has one of them, and waits for the other. With `multi_mutex` nobody holds one account while it waits for
-//! another one. The order in which a teller names them says nothing.
+//! A transfer reads both balances, and writes both. So it takes the locks of both accounts at once, by `multi_mutex`. Two
+//! plain locks, one after the other, would be a deadlock as soon as one teller goes from A to B and another one from B to
+//! A: each holds one lock, and waits for the other. With `multi_mutex` nobody holds one account while waiting for another
+//! one. The order in which a teller names the accounts does not matter.
 //!
-//! An auditor looks at all accounts at once. With the locks the sum is always the same.
+//! An auditor reads all accounts at once. With the locks the sum is always the same.
 //!
 //! ```text
 //! cargo run --example transfer
 //! ```
 //!
-//! It starts its own masters, unless `QUORLOCK_NODES` names some. The exit status is 0 if money was lost or made
-//! without locks, and none with them.
+//! It starts its own masters, unless `QUORLOCK_NODES` names some. The exit status is 0 if money was lost or created
+//! without locks, and not with them.
 
 #![allow(
     clippy::print_stdout,
@@ -34,11 +34,11 @@ mod masters;
 const ACCOUNTS: usize = 5;
 const OPENING: i64 = 1_000;
 
-/// Each of them is a process of its own in earnest: here, a thread with a client of its own.
+/// Number of tellers. In production each is a process; in this example, a thread with a client of its own.
 const TELLERS: usize = 4;
 const TRANSFERS: usize = 40;
 
-/// How long the bank takes to read a balance, or to write one.
+/// Time that the bank takes to read a balance, or to write one.
 const SLOW: Duration = Duration::from_micros(500);
 
 fn main() -> ExitCode {
@@ -56,7 +56,7 @@ fn run() -> Result<(), Failure> {
     let masters = Masters::find(3)?;
     println!("{TELLERS} tellers make {TRANSFERS} transfers each between {ACCOUNTS} accounts");
     println!("{}", masters.describe());
-    // New masters of yours may have to be waited for.
+    // Masters that you name may be new, and in quarantine at first.
     drop(masters.builder()?.build()?.lock("transfer/ready")?);
 
     let before = OPENING * ACCOUNTS as i64;
@@ -91,7 +91,7 @@ impl Bank {
     }
 }
 
-/// What is at the bank after all tellers have made their transfers.
+/// Runs the transfers of all tellers. Returns the money at the bank afterwards.
 fn business(masters: &Masters, locked: bool) -> Result<i64, Failure> {
     let bank = Bank([const { AtomicI64::new(OPENING) }; ACCOUNTS]);
     thread::scope(|scope| {
@@ -118,7 +118,7 @@ fn be_a_teller(locks: Quorlock, bank: &Bank, locked: bool) -> Result<(), Failure
     Ok(())
 }
 
-/// The sum of all accounts, which nobody uses meanwhile.
+/// Returns the sum of all accounts, which nobody uses meanwhile.
 fn audit(locks: &Quorlock, bank: &Bank) -> Result<i64, Failure> {
     let all: Vec<_> = (0..ACCOUNTS).collect();
     let guard = take(locks, &all)?;

@@ -1,8 +1,7 @@
 //! Code that takes locks, and its unit tests: no server, and milliseconds for each.
 //!
-//! The code gets its client from whoever calls it, so that a test can pass one with embedded nodes.
-//! With the feature in its development dependencies only, the program that ships knows nothing of
-//! them:
+//! The code gets its client from its caller, so that a test can pass one with embedded nodes. With
+//! the feature only in the development dependencies, the program that ships does not contain them:
 //!
 //! ```toml
 //! [dependencies]
@@ -16,7 +15,7 @@
 //! cargo test --features embedded --example unit_test
 //! ```
 //!
-//! The program itself books a seat, under the masters in `QUORLOCK_NODES`.
+//! The program itself books a seat, with a lock on the masters in `QUORLOCK_NODES`.
 
 #![allow(clippy::print_stdout, reason = "a demonstration talks to whoever runs it")]
 
@@ -32,20 +31,20 @@ fn main() -> Result<(), Error> {
 #[derive(Debug, PartialEq)]
 enum Booking {
     Done,
-    /// The seat is somebody's already.
+    /// The seat is booked already.
     Taken,
     /// Somebody else is booking it right now.
     Busy,
 }
 
-/// Which seats are taken.
+/// The seats that are taken.
 #[derive(Default)]
 struct Plan {
     taken: Vec<String>,
 }
 
 impl Plan {
-    /// Books a seat, unless somebody else has it or is about to.
+    /// Books a seat, unless it is taken, or somebody else is booking it.
     fn book(&mut self, locks: &Quorlock, seat: &str) -> Result<Booking, Error> {
         let Some(guard) = locks.try_lock(format!("seat/{seat}")).optional()? else {
             return Ok(Booking::Busy);

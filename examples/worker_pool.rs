@@ -1,10 +1,10 @@
 //! Two worker pools do the same jobs, and each job is done exactly once.
 //!
 //! A dispatcher takes the exclusive lock of a job, and sends the job *with the guard* through a
-//! bounded queue to whichever worker is free. A guard owns all it needs: it goes to another thread
-//! like any other value, and is renewed also while it waits in the queue. The two pools know
-//! nothing of one another, as if they were two processes on two machines; all they share is the
-//! masters, and the ledger of what is done.
+//! bounded queue to any free worker. A guard owns all that it needs: it moves to another thread like
+//! any other value, and is renewed even while it waits in the queue. The two pools know nothing of
+//! one another, as if they were two processes on two machines. All that they share is the masters,
+//! and the ledger of finished jobs.
 //!
 //! ```text
 //! cargo run --example worker_pool
@@ -35,11 +35,11 @@ const JOBS: usize = 60;
 const POOLS: [&str; 2] = ["A", "B"];
 const WORKERS: usize = 3;
 
-/// The room in a pool's queue. Whatever is in it is locked, so that nobody else can do it: a pool
-/// had better not take much more than it can do soon.
+/// The room in a pool's queue, in jobs. Each job in it is locked, so that nobody else can do it: a
+/// pool should not take much more than it can do soon.
 const QUEUE: usize = 2;
 
-/// How long a dispatcher waits before it looks again at what others were doing.
+/// Time after which a dispatcher checks again the jobs that others were doing.
 const PAUSE: Duration = Duration::from_millis(20);
 
 fn main() -> ExitCode {
@@ -73,7 +73,7 @@ fn run() -> Result<(), Failure> {
     judge(&ledger)
 }
 
-/// What would be a process of its own: it ends when all jobs are done, no matter by whom.
+/// One pool, like a process of its own. It ends when all jobs are done, by either pool.
 fn run_pool(locks: &Quorlock, ledger: &Ledger, pool: &'static str) -> Result<(), Failure> {
     let (queue, tasks) = bounded(QUEUE);
     thread::scope(|scope| {
@@ -101,10 +101,11 @@ struct Task {
     guard: Guard,
 }
 
-/// Locks jobs and queues them until all are done; returns how often one was found locked.
+/// Locks jobs and queues them until all are done. Returns the number of times that one was found
+/// locked.
 ///
-/// A job that is locked is left to whoever has it. It is looked at again later, since that pool may
-/// die before the job is done; its lock ends with the TTL then.
+/// A locked job is left to the pool that has it. It is checked again later, since that pool may die
+/// before the job is done; its lock then ends with the TTL.
 fn dispatch(locks: &Quorlock, ledger: &Ledger, queue: &Sender<Task>) -> Result<usize, Failure> {
     let mut found_held = 0;
     loop {
@@ -117,10 +118,10 @@ fn dispatch(locks: &Quorlock, ledger: &Ledger, queue: &Sender<Task>) -> Result<u
                 found_held += 1;
                 continue;
             };
-            // Somebody may have done it between our look at the ledger and the lock. Now that we
-            // have the lock, nobody does.
+            // Another pool may have done the job between our check of the ledger and the lock. While
+            // we hold the lock, nobody does.
             if !ledger.is_done(job) {
-                // Waits while the queue is full. The lock goes along, and is renewed meanwhile.
+                // Waits while the queue is full. The guard goes along, and is renewed meanwhile.
                 queue.send(Task { job, guard }).map_err(|_| "all workers have ended")?;
             }
         }
@@ -128,13 +129,13 @@ fn dispatch(locks: &Quorlock, ledger: &Ledger, queue: &Sender<Task>) -> Result<u
     }
 }
 
-/// What a worker does: one task after another, until the queue ends.
+/// The life of a worker: one task after another, until the queue ends.
 fn work(tasks: &Receiver<Task>, ledger: &Ledger, pool: &'static str) -> Result<(), Error> {
     for Task { job, guard } in tasks {
         prepare(job);
         match guard.check() {
             Ok(()) => ledger.record(job, pool),
-            // Not ours any more, so not ours to do: it stays pending, for whoever locks it next.
+            // The job is not ours any more: it stays pending, for the pool that locks it next.
             Err(lost) => println!("pool {pool}: job {job} is left undone: {lost}"),
         }
         give_back(guard)?;
@@ -142,22 +143,23 @@ fn work(tasks: &Receiver<Task>, ledger: &Ledger, pool: &'static str) -> Result<(
     Ok(())
 }
 
-/// Gives the lock back and waits until that is certain. Dropping the guard would not wait, nor tell.
+/// Gives the lock back and waits until that is certain. Dropping the guard would neither wait nor
+/// report an error.
 fn give_back(guard: Guard) -> Result<(), Error> {
     match guard.unlock() {
-        // Lost: for a job that was left undone, that is known already. No quorum: the lock was
-        // ours to the end, and at the worst it stays taken until its TTL is over.
+        // Lost: for a job that was left undone, that is known already. No quorum: the lock was ours
+        // to the end, and at worst it stays taken until its TTL is over.
         Err(error) if matches!(error.kind(), ErrorKind::Lost | ErrorKind::NoQuorum) => Ok(()),
         result => result,
     }
 }
 
-/// The part of a job that does no harm when it is done twice. It takes some milliseconds.
+/// The part of a job that is harmless if it is done twice. It takes some milliseconds.
 fn prepare(job: usize) {
     thread::sleep(Duration::from_millis(5 + job as u64 % 7));
 }
 
-/// Each job must have been done once, and by one pool only.
+/// Checks that each job was done once, and by one pool only.
 fn judge(ledger: &Ledger) -> Result<(), Failure> {
     let entries = ledger.entries();
     for pool in POOLS {
@@ -173,8 +175,8 @@ fn judge(ledger: &Ledger) -> Result<(), Failure> {
     }
 }
 
-/// What both pools write to, a database for example: for each job, the pools that have done it.
-/// It would take a second entry without a word.
+/// The place to which both pools write, for example a database: for each job, the pools that have
+/// done it. Nothing in it prevents a second entry.
 struct Ledger {
     entries: Mutex<Vec<Vec<&'static str>>>,
 }

@@ -1,4 +1,4 @@
-//! The client: what users call.
+//! The client: the type that users call.
 
 mod administration;
 
@@ -29,26 +29,26 @@ use crate::with_lock::WithLockError;
 
 /// Distributed locks over a set of Redis masters.
 ///
-/// Names are texts or bytes. Turn a number into a text that also says what it numbers: `format!("orders/{}", order.id)`. Otherwise
-/// order 42 and customer 42 share the lock `"42"`. Spelling matters: `"orders/42"`, `"orders/042"` and `"Orders/42"` are three
-/// locks.
+/// Create one per process and hand clones to threads. Cloning is cheap: all clones share one connection and one thread per
+/// node, and two more threads. One of these renews all locks, and the other one calls callbacks.
 ///
-/// Cheap to clone. All clones share one connection and one thread a node, and two threads besides: one renews
-/// all locks, and one calls callbacks. Make one a process and hand clones to threads. Locks are taken by name;
-/// the names are any bytes, up to 4096 of them.
+/// Locks are taken by name. A name is text or bytes: any bytes, at most 4096 of them. Turn a number into a text that also
+/// says what it numbers: `format!("orders/{}", order.id)`. Otherwise order 42 and customer 42 share the lock `"42"`.
+/// Spelling matters: `"orders/42"`, `"orders/042"` and `"Orders/42"` are three locks.
 ///
-/// The end of the last clone waits until all releases that are queued are answered, at most the
-/// node timeout. So does the normal end of the process, for clones in statics. Neither waits for a client
-/// that was [closed](Self::close).
+/// Dropping the last clone waits until all queued releases are answered, for at most the node timeout. The normal end of the
+/// process does the same for clones in statics. Neither waits for a client that was [closed](Self::close).
 ///
-/// [`std::process::exit`] runs no destructors, so it gives back no lock whose guard is still there: such a
-/// lock ends with its TTL, for nobody renews it any more. What guards have given back before is still
-/// answered, as at the end of `main`. Drop the guards first, or return from `main`.
+/// [`std::process::exit`] runs no destructors, so a lock whose guard still exists is not given back. Nobody renews that lock
+/// any more, and it ends with its TTL. Releases of guards that were dropped earlier are still answered, as at the end of
+/// `main`. Drop the guards first, or return from `main`.
 ///
-/// A `fork` without `exec` takes no threads along. So fork first, and build the `Quorlock` in the child: one
-/// that was built before is of no use there, and no other can be built then. Each call fails at once, with
-/// [`Closed`](crate::ErrorKind::Closed), and drops do nothing, those of guards included: the parent's locks stay the
-/// parent's. In async code, wrap the blocking calls in `tokio::task::spawn_blocking` or the like.
+/// A `fork` without `exec` copies no threads, so fork first, and build the `Quorlock` in the child. A client that was built
+/// before the fork does not work in the child, and the child cannot build another one. Every call fails at once with
+/// [`Closed`](crate::ErrorKind::Closed). Drops do nothing in the child, including those of guards: the parent's locks stay
+/// the parent's.
+///
+/// In async code, wrap the blocking calls in `tokio::task::spawn_blocking` or the like.
 ///
 /// # Examples
 ///
@@ -70,7 +70,7 @@ pub struct Quorlock {
 }
 
 impl Quorlock {
-    /// A builder with the defaults and no nodes.
+    /// Returns a builder with the defaults and no nodes.
     pub fn builder() -> Builder {
         Builder::default()
     }
@@ -89,11 +89,10 @@ impl Quorlock {
         Ok(Self { shared: Arc::new(shared) })
     }
 
-    /// Starts `n` embedded nodes, for a unit test, and a client of them with the default settings.
-    /// They live as long as the client or the second value does, whichever is longer.
+    /// Starts `n` embedded nodes, for a unit test, and a client for them with the default settings. The nodes run until both
+    /// the client and the second value are dropped.
     ///
-    /// For other settings, and for several clients that compete, see
-    /// [`Nodes`](crate::embedded::Nodes).
+    /// For other settings, and for several clients that compete, see [`Nodes`](crate::embedded::Nodes).
     ///
     /// # Errors
     ///
@@ -115,9 +114,9 @@ impl Quorlock {
     pub fn embedded(n: usize) -> Result<(Self, crate::embedded::Nodes), Error> {
         let nodes = crate::embedded::Nodes::start(n)?;
         let locks = Self::builder().nodes(nodes.urls()).build()?;
-        // Nobody else knows these nodes, so nothing can be held there.
+        // No other client knows these nodes, so nothing can be held there.
         locks.admit()?;
-        // It is new, so there are none yet.
+        // The client is new, so no nodes are set yet.
         let _ = locks.shared.nodes.set(nodes.clone());
         Ok((locks, nodes))
     }
@@ -126,9 +125,9 @@ impl Quorlock {
         &self.shared.coordinator
     }
 
-    /// A handle for the lock with these names, of the kind `K`: for code that is generic over kinds. How many
-    /// names there may be, [`LockKind::most_names`] says; equal names count once. A call on a handle with none, or with more, is
-    /// [`InvalidName`](crate::ErrorKind::InvalidName).
+    /// Returns a handle for the lock with these names, of the kind `K`: for code that is generic over kinds.
+    /// [`LockKind::most_names`] is the largest number of names; equal names count once. Calls on a handle with no name, or
+    /// with too many, fail with [`InvalidName`](crate::ErrorKind::InvalidName).
     ///
     /// # Examples
     ///
@@ -144,17 +143,17 @@ impl Quorlock {
         Handle::new(&self.shared, names)
     }
 
-    /// A handle for the exclusive lock `name`, with settings of its own.
+    /// Returns a handle for the exclusive lock `name`, with settings of its own.
     pub fn mutex(&self, name: impl AsRef<[u8]>) -> Mutex {
         self.handle([name])
     }
 
-    /// A handle for the lock with all of these names, with settings of its own: 16 names at most. It is taken under all
-    /// of them or none, in one round trip.
+    /// Returns a handle for the lock with all of these names, at most 16, with settings of its own. The lock is taken under
+    /// all of its names or none, in one round trip.
     ///
     /// It excludes every lock that has one of the names: another such lock, a [`mutex`](Self::mutex) of the name, and the
-    /// locks of all other kinds. Clients that name them in different orders cannot block each other for ever, since
-    /// nobody holds some of the names while waiting for others.
+    /// locks of all other kinds. Clients that list the names in different orders cannot deadlock, since nobody holds some of
+    /// the names while waiting for others.
     ///
     /// # Examples
     ///
@@ -171,41 +170,42 @@ impl Quorlock {
         self.handle(names)
     }
 
-    /// A handle for the lock `name` that a thread may take again while it holds it, with settings of its own:
-    /// see [`ReentrantMutex`].
+    /// Returns a handle for the lock `name` that a thread may take again while it holds it, with settings of its own. See
+    /// [`ReentrantMutex`].
     pub fn reentrant_mutex(&self, name: impl AsRef<[u8]>) -> ReentrantMutex {
         self.handle([name])
     }
 
-    /// A handle for the lock `name` that callers get in the order in which they came, with settings of its own: see
-    /// [`FairMutex`].
+    /// Returns a handle for the lock `name` that is granted to callers in the order in which they asked, with settings of
+    /// its own. See [`FairMutex`].
     pub fn fair_mutex(&self, name: impl AsRef<[u8]>) -> FairMutex {
         self.handle([name])
     }
 
-    /// A handle for the lock `name` that any number of holders have to read, or one to write, with settings of its own: see
+    /// Returns a handle for the lock `name` with any number of readers or one writer, with settings of its own. See
     /// [`RwLock`].
     pub fn rw_lock(&self, name: impl AsRef<[u8]>) -> RwLock {
         RwLock::new(self.handle([&name]), self.handle([&name]))
     }
 
-    /// A handle for the semaphore `name` with so many `permits`, at most 1,000, with settings of its own: see [`Semaphore`].
+    /// Returns a handle for the semaphore `name` with that number of `permits`, at most 1,000, with settings of its own. See
+    /// [`Semaphore`].
     pub fn semaphore(&self, name: impl AsRef<[u8]>, permits: u32) -> Semaphore {
         Semaphore::new(self.handle([name]), permits)
     }
 
-    /// A limit of `calls` in any period of the length `window`, by name, across machines: see [`RateLimit`]. `calls` is at most
-    /// 1,000, and `window` at most 24 hours.
+    /// Returns a limit of `calls` in any period of length `window`, by name, across machines. See [`RateLimit`]. `calls` is
+    /// at most 1,000, and `window` at most 24 hours.
     pub fn rate_limit(&self, name: impl AsRef<[u8]>, calls: u32, window: Duration) -> RateLimit {
         RateLimit::new(self.semaphore(name, calls), window)
     }
 
-    /// An election by name: of all candidates, on whatever machines, one leads at a time. See [`Election`].
+    /// Returns an election by name: one of all candidates, on any machines, leads at a time. See [`Election`].
     pub fn election(&self, name: impl AsRef<[u8]>) -> Election {
         Election::new(&self.shared, name.as_ref())
     }
 
-    /// The settings of this client, to read and to log.
+    /// Returns the settings of this client, to read and to log.
     #[must_use]
     pub fn settings(&self) -> ShownSettings<'_> {
         let coordinator = self.coordinator();
@@ -216,46 +216,46 @@ impl Quorlock {
         }
     }
 
-    /// Takes the exclusive lock `name`; waits as long as somebody else holds it.
+    /// Takes the exclusive lock `name`; waits while another caller holds it.
     ///
-    /// While no majority of the nodes can be reached it goes on trying for
-    /// [`no_quorum_timeout`](Builder::no_quorum_timeout). Where nodes that may have forgotten locks are in
-    /// the way it waits until they are ready, [`max_ttl`](Builder::max_ttl) as a rule, and an event says
-    /// so.
+    /// While no majority of the nodes can be reached, the call keeps trying for
+    /// [`no_quorum_timeout`](Builder::no_quorum_timeout). If nodes that may have forgotten locks prevent a grant, it waits
+    /// until they are ready, usually for [`max_ttl`](Builder::max_ttl), and an event reports the wait.
     ///
-    /// It is not reentrant; [`reentrant_mutex`](Self::reentrant_mutex) is. A thread that waits for a lock that it holds itself waits until another thread
-    /// gives the lock back, or until it is lost: for ever, where it is renewed and the guard is the thread's
-    /// own. That is no error, since guards can be sent to other threads. An event says so after a
-    /// second, if the lock was taken by this client, or a clone of it, and the
+    /// The lock is not reentrant; [`reentrant_mutex`](Self::reentrant_mutex) is. A thread that asks for a lock it already
+    /// holds waits until another thread gives the lock back, or until the lock is lost. That is for ever if the lock is
+    /// renewed and the guard belongs to the waiting thread. It is not an error, since guards can be sent to other threads. After
+    /// one second an event reports it, if the lock was taken by this client or a clone of it, and the
     /// [`local_queue`](Builder::local_queue) is on.
     ///
     /// # Errors
     ///
-    /// [`InvalidName`](crate::ErrorKind::InvalidName) for a name that cannot be locked; [`Config`](crate::ErrorKind::Config)
-    /// if clients with other settings use the nodes, two of the nodes are one server, or so many of them
-    /// reject this client that no majority is left, which is told at once;
-    /// [`NoQuorum`](crate::ErrorKind::NoQuorum) if too few
-    /// nodes could be reached for too long, [`WrongKind`](crate::ErrorKind::WrongKind) if the name
-    /// belongs to something that is no lock, [`Closed`](crate::ErrorKind::Closed) after
-    /// [`close`](Self::close).
+    /// - [`InvalidName`](crate::ErrorKind::InvalidName) if the name cannot be locked.
+    /// - [`Config`](crate::ErrorKind::Config), at once, if clients with other settings use the nodes, if two of the nodes
+    ///   are one server, or if so many nodes reject this client that no majority is left.
+    /// - [`NoQuorum`](crate::ErrorKind::NoQuorum) if too few nodes could be reached for too long.
+    /// - [`WrongKind`](crate::ErrorKind::WrongKind) if the name belongs to something that is not a lock.
+    /// - [`Closed`](crate::ErrorKind::Closed) after [`close`](Self::close).
     pub fn lock(&self, name: impl AsRef<[u8]>) -> Result<Guard, Error> {
         self.mutex(name).lock()
     }
 
-    /// Takes the exclusive lock `name` if it is free. It does not wait for a holder, and takes the node timeout at most.
+    /// Takes the exclusive lock `name` if it is free. The call does not wait for a holder, and takes at most the node
+    /// timeout.
     ///
-    /// If several callers ask at the same instant, the masters' votes may be split among them, and nobody has the lock. Then they
-    /// ask again, up to three times and within that time, so that one of them mostly gets it. Clients with a
-    /// [`fallback`](Builder::fallback) do not.
+    /// If several callers ask at the same instant, the masters' votes may be split among them, so that nobody gets the lock.
+    /// They then ask again, up to three times and within the node timeout, so that usually one of them gets it. Clients with
+    /// a [`fallback`](Builder::fallback) do not ask again.
     ///
-    /// It overtakes nobody: it fails, too, while threads of this client wait for a lock that is held, as
+    /// The call overtakes nobody: it also fails while threads of this client wait for a lock that is held, as
     /// [`local_queue`](Builder::local_queue) describes.
     ///
     /// # Errors
     ///
-    /// [`Held`](crate::ErrorKind::Held) if another caller holds the lock: [`optional`](crate::OptionalGuard::optional) makes `None` of
-    /// it. Those of [`lock`](Self::lock); [`NoQuorum`](crate::ErrorKind::NoQuorum) after this one try, and
-    /// [`Quarantined`](crate::ErrorKind::Quarantined) if the nodes may have forgotten locks that are held.
+    /// - [`Held`](crate::ErrorKind::Held) if another caller holds the lock; [`optional`](crate::OptionalGuard::optional)
+    ///   turns it into `None`.
+    /// - [`Quarantined`](crate::ErrorKind::Quarantined) if the nodes may have forgotten locks that are held.
+    /// - Those of [`lock`](Self::lock), with [`NoQuorum`](crate::ErrorKind::NoQuorum) after this one try.
     ///
     /// # Examples
     ///
@@ -272,10 +272,10 @@ impl Quorlock {
         self.mutex(name).try_lock()
     }
 
-    /// Takes the exclusive lock `name` if it becomes free within `timeout`. A `timeout` of zero is a
+    /// Takes the exclusive lock `name` if it becomes free within `timeout`. A `timeout` of zero makes it a
     /// [`try_lock`](Self::try_lock).
     ///
-    /// A client that has just given the lock back, and knows that others wait for it, leaves it to them for
+    /// A client that has just given the lock back, and knows that other processes wait for it, leaves the lock to them for
     /// up to 8 ms.
     ///
     /// # Errors
@@ -285,7 +285,7 @@ impl Quorlock {
         self.mutex(name).try_lock_for(timeout)
     }
 
-    /// Takes the exclusive lock `name` if it becomes free by `deadline`. A `deadline` in the past is a
+    /// Takes the exclusive lock `name` if it becomes free by `deadline`. A `deadline` in the past makes it a
     /// [`try_lock`](Self::try_lock).
     ///
     /// # Errors
@@ -299,14 +299,14 @@ impl Quorlock {
         self.mutex(name).try_lock_until(deadline)
     }
 
-    /// Takes the exclusive lock `name` if it becomes free within the limits of `wait`: a time, a channel that cancels, or both. See
-    /// [`Wait`], which a [`Duration`], an [`Instant`] and a reference to a channel turn into. A channel alone means no limit of
-    /// time.
+    /// Takes the exclusive lock `name` if it becomes free within the limits of `wait`: a time, a channel that cancels the
+    /// wait, or both. A [`Duration`], an [`Instant`] and a reference to a channel convert into a [`Wait`]. A channel alone
+    /// sets no time limit.
     ///
     /// # Errors
     ///
-    /// Those of [`try_lock_for`](Self::try_lock_for), where `wait` has a limit of time; otherwise those of [`lock`](Self::lock).
-    /// [`Cancelled`](crate::ErrorKind::Cancelled), if the channel has fired.
+    /// Those of [`try_lock_for`](Self::try_lock_for) if `wait` has a time limit, otherwise those of [`lock`](Self::lock).
+    /// [`Cancelled`](crate::ErrorKind::Cancelled) if the channel has fired.
     ///
     /// # Examples
     ///
@@ -332,17 +332,18 @@ impl Quorlock {
         self.mutex(name).lock_within(wait)
     }
 
-    /// Runs `critical` while holding the exclusive lock `name`, and gives it back, also if
-    /// `critical` panics.
+    /// Runs `critical` while holding the exclusive lock `name`, and gives the lock back, also if `critical` panics.
     ///
-    /// A closure that returns a `Result` goes better with [`with_lock_fallible`](Self::with_lock_fallible):
-    /// here its result would be one in another.
+    /// For a closure that returns a `Result`, use [`with_lock_fallible`](Self::with_lock_fallible): here one result would be
+    /// nested in another.
     ///
     /// # Errors
     ///
-    /// [`NotLocked`](WithLockError::NotLocked) with those of [`lock`](Self::lock), and
-    /// [`Lost`](WithLockError::Lost) with the result of `critical` if the lock was lost while it ran: it has
-    /// run then, but perhaps not alone. Both turn into an [`Error`], by `?` as well.
+    /// - [`NotLocked`](WithLockError::NotLocked) with one of the errors of [`lock`](Self::lock): `critical` has not run.
+    /// - [`Lost`](WithLockError::Lost) with the result of `critical` if the lock was lost while it ran: `critical` has run,
+    ///   but perhaps not alone.
+    ///
+    /// Both convert into an [`Error`], also by `?`.
     ///
     /// # Examples
     ///
@@ -361,14 +362,15 @@ impl Quorlock {
         self.mutex(name).with_lock(critical)
     }
 
-    /// Runs `critical` while holding the exclusive lock `name`, if that is free: the two calls
-    /// [`try_lock`](Self::try_lock) and [`with_lock`](Self::with_lock) in one. A closure that may fail goes better with
-    /// [`try_lock`](Self::try_lock) and a guard.
+    /// Runs `critical` while holding the exclusive lock `name`, if the lock is free: [`try_lock`](Self::try_lock) and
+    /// [`with_lock`](Self::with_lock) in one call. For a closure that may fail, use [`try_lock`](Self::try_lock) and a
+    /// guard.
     ///
     /// # Errors
     ///
-    /// [`NotLocked`](WithLockError::NotLocked) with those of [`try_lock`](Self::try_lock): `critical` has not run.
-    /// [`Lost`](WithLockError::Lost) as with [`with_lock`](Self::with_lock).
+    /// - [`NotLocked`](WithLockError::NotLocked) with one of the errors of [`try_lock`](Self::try_lock): `critical` has not
+    ///   run.
+    /// - [`Lost`](WithLockError::Lost) as with [`with_lock`](Self::with_lock).
     ///
     /// # Examples
     ///
@@ -391,7 +393,7 @@ impl Quorlock {
         self.mutex(name).try_with_lock(critical)
     }
 
-    /// Runs `critical` while holding the exclusive lock `name`, if that becomes free within `timeout`.
+    /// Runs `critical` while holding the exclusive lock `name`, if the lock becomes free within `timeout`.
     ///
     /// # Errors
     ///
@@ -405,18 +407,19 @@ impl Quorlock {
         self.mutex(name).try_with_lock_for(timeout, critical)
     }
 
-    /// Runs `critical`, which returns a `Result`, while holding the exclusive lock `name`, and gives it back.
-    /// Its errors and those of the lock are of one type, so one `?` is enough.
+    /// Runs `critical`, which returns a `Result`, while holding the exclusive lock `name`, and gives the lock back. Errors
+    /// of `critical` and of the lock have one type, so one `?` is enough.
     ///
-    /// The type is any that an [`Error`] turns into: [`Error`] itself, one of your own that implements
-    /// `From<quorlock::Error>`, `Box<dyn std::error::Error>`, or that of `anyhow`. Where the compiler cannot
-    /// tell which, name it: `Ok::<_, MyError>(..)`.
+    /// Any type that an [`Error`] converts into will do: [`Error`] itself, one of your own that implements
+    /// `From<quorlock::Error>`, `Box<dyn std::error::Error>`, or that of `anyhow`. If the compiler cannot infer the type,
+    /// name it: `Ok::<_, MyError>(..)`.
     ///
     /// # Errors
     ///
-    /// That of `critical`, whether the lock was held to its end or not. Otherwise those of
-    /// [`lock`](Self::lock), and [`Lost`](crate::ErrorKind::Lost) if the lock was lost while `critical` ran. What it
-    /// returned by `Ok` is dropped then; [`with_lock`](Self::with_lock) gives it back.
+    /// - The error of `critical`, also if the lock was lost while it ran.
+    /// - Those of [`lock`](Self::lock).
+    /// - [`Lost`](crate::ErrorKind::Lost) if `critical` returned `Ok` and the lock was lost while it ran. The value is
+    ///   dropped; [`with_lock`](Self::with_lock) returns it.
     ///
     /// # Examples
     ///
@@ -444,15 +447,14 @@ impl Quorlock {
 }
 
 impl Builder {
-    /// Checks the settings and starts the client's threads; one for each node connects in the background.
+    /// Checks the settings and starts the client's threads. One thread per node connects in the background.
     ///
-    /// The nodes need not be up: one that cannot be reached has no vote until it can.
+    /// The nodes need not be up: a node that cannot be reached has no vote until it can.
     ///
     /// # Errors
     ///
-    /// [`Config`](crate::ErrorKind::Config) if there is no node, a URL is wrong, two
-    /// nodes are the same server, a certificate cannot be used, a duration is out of range, or a
-    /// thread cannot be started.
+    /// [`Config`](crate::ErrorKind::Config) if there is no node, a URL is wrong, two nodes are the same server, a
+    /// certificate cannot be used, a duration is out of range, or a thread cannot be started.
     pub fn build(self) -> Result<Quorlock, Error> {
         let (addresses, settings) = self.checked()?;
         Quorlock::start(addresses, settings)

@@ -6,15 +6,16 @@ use std::time::{Duration, Instant};
 
 use crate::core::base::Time;
 
-/// The longest that anything blocks in one piece. Blocking waits run on a clock that stops while a
-/// laptop or a virtual machine is suspended, and leases do not: slices of this length notice it.
+/// The longest time for which anything blocks in one piece. Blocking waits use a clock that stops while a laptop or a
+/// virtual machine is suspended, and leases do not. Slices of this length notice a suspension.
 const SLICE: Duration = Duration::from_secs(1);
 
-/// The lease clock, now.
+/// Returns the time of the lease clock.
 ///
-/// It goes on while the machine is suspended, as the servers' clocks do, and nobody can set it. `Instant` stops there, and a
-/// lease would seem to last for ever. On Linux that clock is `CLOCK_BOOTTIME`. On macOS it is `CLOCK_MONOTONIC`, by the manual
-/// page of `clock_gettime`: nobody has tried it there. Other systems have `CLOCK_MONOTONIC`, whatever it does while suspended.
+/// The clock keeps running while the machine is suspended, as the servers' clocks do, and nobody can set it. `Instant` stops
+/// then, and a lease would seem to last for ever. On Linux the lease clock is `CLOCK_BOOTTIME`. On macOS it is
+/// `CLOCK_MONOTONIC`, by the manual page of `clock_gettime`: nobody has tried it there. Other systems use `CLOCK_MONOTONIC`,
+/// whatever that does while suspended.
 #[cfg(unix)]
 pub(crate) fn now() -> Time {
     use rustix::time::{ClockId, clock_gettime};
@@ -28,7 +29,7 @@ pub(crate) fn now() -> Time {
     Time::from_start(Duration::new(seconds, nanoseconds))
 }
 
-/// The lease clock, now: the monotonic clock, where the system has no better one.
+/// Returns the time of the lease clock: the monotonic clock, as the system has no better one.
 #[cfg(not(unix))]
 pub(crate) fn now() -> Time {
     use std::sync::OnceLock;
@@ -36,26 +37,26 @@ pub(crate) fn now() -> Time {
     Time::from_start(START.get_or_init(Instant::now).elapsed())
 }
 
-/// The wall clock, since the Unix epoch: what a server says when it is asked for the `TIME`.
+/// Returns the wall clock's time since the Unix epoch: a server's answer to `TIME`.
 #[cfg(any(feature = "embedded", feature = "diagnosis"))]
 pub(crate) fn wall() -> Duration {
     std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default()
 }
 
-/// How long it is until `deadline`; zero if it has passed.
+/// Returns the time left until `deadline`; zero if it has passed.
 pub(crate) fn until(deadline: Instant) -> Duration {
     deadline.saturating_duration_since(Instant::now())
 }
 
-/// How long to block at most, when waiting for `until`; `None` once it is past.
+/// Returns the longest time to block in one piece when waiting for `until`; `None` once it is past.
 pub(crate) fn slice(until: Time) -> Option<Duration> {
     let left = until.since(now());
     (!left.is_zero()).then_some(left.min(SLICE))
 }
 
-/// Waits until `done`, at most until `until`, and says whether it is. It looks instead of being
-/// woken, for waits that are rare, short, and happen where blocking primitives may have lost
-/// their thread-local data already: at the end of a process.
+/// Waits until `done`, at most until `until`, and returns true if it is done. It polls instead of being woken, for waits
+/// that are rare and short, and happen at the end of a process. Blocking primitives may have lost their thread-local data
+/// already at that time.
 pub(crate) fn poll(until: Time, done: impl Fn() -> bool) -> bool {
     const PAUSE: Duration = Duration::from_micros(100);
     while !done() {
@@ -71,7 +72,7 @@ pub(crate) fn sleep(duration: Duration) {
     std::thread::sleep(duration);
 }
 
-/// Lets other threads run that want to.
+/// Lets other threads run that are ready.
 pub(crate) fn yield_now() {
     std::thread::yield_now();
 }

@@ -1,4 +1,4 @@
-//! What is wrong with a set of masters, before locks depend on it.
+//! The faults of a set of masters, found before locks depend on it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,26 +20,25 @@ mod rules;
 
 pub use findings::{Check, Diagnosis, Finding, NodeDiagnosis, Severity};
 
-/// How many times longer than the node timeout a node has for each answer, so that a slow one is told from one that
-/// does not answer.
+/// The time limit of each answer, in node timeouts: a slow node must be distinguished from one that does not answer.
 const PATIENCE: u32 = 5;
 const SHORTEST_PATIENCE: Duration = Duration::from_secs(1);
-/// More answers than an inspection waits for one after the other, once the latency is known.
+/// The most answers for which an inspection waits one after the other, once the latency is known.
 const ANSWERS: u32 = 16;
-/// Besides: for the readings of the clock, and for a slow machine.
+/// Additional time for the readings of the clock, and for a slow machine.
 const READINGS: Duration = Duration::from_secs(5);
 
 impl Builder {
-    /// Examines the nodes with these settings, and says what is wrong with them.
+    /// Examines the nodes with these settings, and reports their faults.
     ///
-    /// It changes nothing on the nodes, and takes no lock. So it can be called for a set that is in use, and before a set
-    /// is used for the first time. It takes about a second, and longer if nodes do not answer. Each node is examined over
-    /// a connection of its own, by a thread of its own.
+    /// It changes nothing on the nodes, and takes no lock. So it can be called for a set that is in use, and before a set is
+    /// used for the first time. It takes about one second, and longer if nodes do not answer. Each node is examined over a
+    /// connection of its own, by a thread of its own.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::Config`](crate::ErrorKind::Config) if [`build`](Self::build) would refuse these settings, or if a thread
-    /// cannot be started. What is wrong with nodes is no error, but a finding.
+    /// cannot be started. A fault of a node is not an error, but a finding.
     ///
     /// # Examples
     ///
@@ -107,7 +106,7 @@ fn inspect(
     Ok(answers.into_iter().map(wait).collect())
 }
 
-/// How far the clock of this machine is ahead of the lease clock.
+/// Returns the lead of this machine's clock over the lease clock.
 fn our_clock() -> Offset {
     let before = clock::now();
     let wall_us = i64::try_from(clock::wall().as_micros()).unwrap_or(i64::MAX);

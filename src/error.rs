@@ -1,4 +1,4 @@
-//! The one error type, its kinds, and what each node had to say.
+//! The one error type, its kinds, and the faults of nodes.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -9,12 +9,12 @@ use crate::core::base::rounded;
 
 pub(crate) mod refusal;
 
-/// Why a call failed.
+/// The reason why a call failed.
 ///
-/// [`kind`](Self::kind) is for programs; the message says what happened, on which node, and what to
-/// do. It never shows a password.
+/// [`kind`](Self::kind) is for programs; the message says what happened, on which node, and what to do. The message never
+/// contains a password.
 ///
-/// A call that waits for a limited time or not at all fails with [`Held`](ErrorKind::Held) if the lock is held.
+/// A call that waits for a limited time, or not at all, fails with [`Held`](ErrorKind::Held) if the lock is held.
 /// [`optional`](crate::OptionalGuard::optional) turns that into `None`.
 ///
 /// # Examples
@@ -31,7 +31,7 @@ pub struct Error(Repr);
 
 #[derive(Clone)]
 enum Repr {
-    /// It is made without an allocation, for a loop that tries again and again.
+    /// Created without an allocation, for a loop that tries again and again.
     Held {
         what: Arc<dyn fmt::Display + Send + Sync>,
         remaining_ttl: Option<Duration>,
@@ -50,52 +50,51 @@ struct Inner {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The client or its set of nodes is not set up as it must be: a URL is bad, a TTL is out of range;
-    /// clients with other settings use the same nodes, or two of the nodes are one server. Or so many nodes
-    /// reject this client that no majority is left: they refuse its login, its user lacks a permission, a
-    /// certificate of TLS is not trusted or is missing, they are older than Redis 6.2, or cannot run scripts as
+    /// The client or its set of nodes is set up wrongly: a URL is bad, a TTL is out of range, clients with other settings
+    /// use the same nodes, or two of the nodes are one server.
+    ///
+    /// The same if so many nodes reject this client that no majority is left: they refuse its login, its user lacks a
+    /// permission, a TLS certificate is missing or not trusted, they are older than Redis 6.2, or they cannot run scripts as
     /// Redis does.
     ///
-    /// Trying again does not help until somebody has changed something. The client goes on looking at such
-    /// nodes, so it need not be built anew if they are what is changed.
+    /// Trying again does not help until somebody has changed something. The client keeps checking such nodes, so it need not
+    /// be built again if the nodes are changed.
     Config,
     /// The name cannot be locked: it is empty, longer than 4096 bytes, or belongs to one of quorlock's own keys. The call is
     /// wrong, not the configuration.
     InvalidName,
-    /// Too few nodes could be reached in time to decide anything. [`Error::node_faults`] says what
-    /// is wrong with each of them.
+    /// Too few nodes could be reached in time to decide anything. [`Error::node_faults`] has the fault of each of them.
     NoQuorum,
-    /// The nodes answer, but so many of them may have forgotten locks, since they are new, or were
-    /// restarted, emptied or promoted, that none can be granted now. That ends by itself;
-    /// [`Quorlock::admit`](crate::Quorlock::admit) ends it at once where nothing can be held.
+    /// The nodes answer, but no lock can be granted now, since too many nodes may have forgotten locks: they are new, or
+    /// were restarted, emptied or promoted. The state ends by itself; [`Quorlock::admit`](crate::Quorlock::admit) ends it at
+    /// once if no lock can be held.
     Quarantined {
         /// The time until a majority grants locks again, as far as is known now.
         ready_in: Duration,
     },
-    /// Another caller holds the lock, and still held it when the caller's time was over. Only calls with a limit return
-    /// it, such as [`try_lock`](crate::Quorlock::try_lock) and [`lock_within`](crate::Quorlock::lock_within).
+    /// Another caller holds the lock, and still held it when the time limit of the call was over. Only calls with a limit
+    /// return it, such as [`try_lock`](crate::Quorlock::try_lock) and [`lock_within`](crate::Quorlock::lock_within).
     Held {
-        /// The time until the lock may be free, unless its holder renews it: until the first of the keys found ends.
-        /// For a [`RateLimit`](crate::RateLimit): the time until the next call is allowed. `None` if that is not known,
-        /// for example because a thread of this client holds the lock, or waits for it.
+        /// The time until the lock may be free, unless its holder renews it: the end of the first key found. For a
+        /// [`RateLimit`](crate::RateLimit): the time until the next call is allowed. `None` if the time is not known, for
+        /// example because a thread of this client holds the lock, or waits for it.
         remaining_ttl: Option<Duration>,
     },
-    /// The lock was held, and is not certainly ours any more.
+    /// The lock was held, and is no longer certainly ours.
     Lost,
-    /// The calling thread has a [`ReadGuard`](crate::ReadGuard) of the lock that it asked to
-    /// [`write`](crate::RwLock::write): it would wait for itself. It has to drop that guard first.
+    /// The calling thread has a [`ReadGuard`](crate::ReadGuard) of the lock that it wants to
+    /// [`write`](crate::RwLock::write), so it would wait for itself. It has to drop that guard first.
     WouldDeadlock,
-    /// The caller's own cancel channel fired.
+    /// The cancel channel of the call fired.
     Cancelled,
-    /// The [`Quorlock`](crate::Quorlock) was closed; or this process was forked from one that had
-    /// built one.
+    /// The [`Quorlock`](crate::Quorlock) was closed, or this process was forked from one that had built a client.
     Closed,
-    /// The name can never be locked. On too many nodes its key is not a lock, or no number is left for its
-    /// [`FencingToken`](crate::FencingToken), or the nodes keep something other than a number there.
+    /// The name can never be locked. On too many nodes its key is not a lock, no number is left for its
+    /// [`FencingToken`](crate::FencingToken), or the value in place of the number is not a number.
     WrongKind,
 }
 
-/// A few words, the same for all errors of the kind: for the labels of figures, and behind a colon.
+/// A few words, the same for all errors of the kind: for metric labels, and behind a colon.
 impl fmt::Display for ErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
@@ -118,7 +117,7 @@ impl Error {
         Self(Repr::Told(Box::new(Inner { kind, message: message.into(), faults: Vec::new() })))
     }
 
-    /// `what` is held by another caller.
+    /// The error of a call for `what`, which another caller holds.
     pub(crate) fn held(
         what: Arc<dyn fmt::Display + Send + Sync>,
         remaining_ttl: Option<Duration>,
@@ -141,7 +140,7 @@ impl Error {
         self
     }
 
-    /// What sort of failure it is.
+    /// Returns the kind of the failure.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         match &self.0 {
@@ -150,21 +149,21 @@ impl Error {
         }
     }
 
-    /// Returns true if another caller holds the lock: the kind is [`Held`](ErrorKind::Held).
+    /// Returns true if another caller holds the lock, so that the kind is [`Held`](ErrorKind::Held).
     #[must_use]
     pub fn is_held(&self) -> bool {
         matches!(self.0, Repr::Held { .. })
     }
 
-    /// Returns true if the channel of the call's [`Wait`](crate::Wait) has ended the wait: the kind is
+    /// Returns true if the channel of the call's [`Wait`](crate::Wait) has ended the wait, so that the kind is
     /// [`Cancelled`](ErrorKind::Cancelled).
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.kind() == ErrorKind::Cancelled
     }
 
-    /// The faults of the nodes that gave no usable answer, in the order of the configuration.
-    /// Empty for failures that have nothing to do with nodes.
+    /// Returns the faults of the nodes that gave no usable answer, in the order of the configuration. Empty for failures
+    /// that have nothing to do with nodes.
     #[must_use]
     pub fn node_faults(&self) -> &[NodeFault] {
         match &self.0 {
@@ -189,7 +188,7 @@ impl fmt::Display for Error {
     }
 }
 
-/// Shown by programs that return it from `main`: the kind, and the whole message.
+/// The kind and the whole message, as programs show them that return the error from `main`.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Error")
@@ -199,10 +198,10 @@ impl fmt::Debug for Error {
     }
 }
 
-/// Without a source: the message has all of it, and a printed chain of sources would repeat it.
+/// An error has no source: the message contains all of it, and a printed chain of sources would repeat it.
 impl StdError for Error {}
 
-/// What was wrong with one node.
+/// The fault of one node.
 #[derive(Clone)]
 pub struct NodeFault(Arc<FaultInner>);
 
@@ -212,20 +211,20 @@ struct FaultInner {
     cause: Cause,
 }
 
-/// Where a fault comes from, as far as it matters for what follows.
+/// The origin of a fault, as far as it matters for the reaction to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
-    /// The way to the node, or what is not known of it.
+    /// The connection to the node, or something unknown about the node.
     Way,
-    /// The server's own word.
+    /// The server's answer.
     Server,
-    /// The server's own word, before it did anything: the user may not do that.
+    /// The server's refusal before it did anything: the user lacks a permission.
     NoPermission,
-    /// The same of all scripts.
+    /// The server's refusal of all scripts, for lack of a permission.
     NoScripts,
     /// The server is not fit for use, or does not let us use it, until somebody changes that.
     Unfit,
-    /// The same of a server that has let us use it before: somebody is changing it, and that passes.
+    /// Like `Unfit`, but the server has let us use it before: somebody is changing it, and that passes.
     Changing,
 }
 
@@ -242,18 +241,18 @@ impl NodeFault {
         self.0.cause
     }
 
-    /// Whether the node rejects us until somebody changes something, so that waiting does not help.
+    /// Returns true if the node rejects us until somebody changes something, so that waiting does not help.
     pub(crate) fn is_for_good(&self) -> bool {
         matches!(self.0.cause, Cause::NoPermission | Cause::NoScripts | Cause::Unfit)
     }
 
-    /// The node, as it was configured, without user and password.
+    /// Returns the node's address as configured, without user and password.
     #[must_use]
     pub fn node(&self) -> &str {
         &self.0.node
     }
 
-    /// The fault, and if it is known, the remedy.
+    /// Returns the fault and, if known, the remedy.
     #[must_use]
     pub fn what(&self) -> &str {
         &self.0.what
@@ -272,10 +271,10 @@ impl fmt::Debug for NodeFault {
     }
 }
 
-/// Without a source, as [`Error`] is.
+/// No source, as for [`Error`].
 impl StdError for NodeFault {}
 
-/// Several faults as one text. Nodes that have the same one are named together.
+/// Several faults as one text. Nodes with the same fault are named together.
 pub(crate) struct Grouped<'a>(pub(crate) &'a [NodeFault]);
 
 impl fmt::Display for Grouped<'_> {

@@ -1,8 +1,8 @@
-//! What must hold for everything that a server or a user sends: it is read or refused, in bounded time and
-//! memory, and nothing of it ends a thread.
+//! The properties of everything that a server or a user sends: it is read or refused, in bounded time and memory, and none
+//! of it ends a thread.
 //!
-//! Property tests call these functions with what is nearly right, and with anything; the targets in `fuzz/`
-//! have a fuzzer look for worse. So they are public under `cfg(fuzzing)`, and only there.
+//! Property tests call these functions with nearly correct input, and with any input; the targets in `fuzz/` have a fuzzer
+//! look for worse. So the functions are public under `cfg(fuzzing)`, and only there.
 
 #![allow(unreachable_pub, reason = "the tests are in the crate, and the fuzzer is not")]
 #![allow(clippy::missing_panics_doc, reason = "that is how each of them tells what it has found")]
@@ -24,12 +24,12 @@ pub use crate::node::fuzzing::*;
 #[cfg(test)]
 mod tests;
 
-/// What is no line and no control sequence, in a log or on a terminal.
+/// Returns true if the text contains no line break and no control sequence for a log or a terminal.
 pub(crate) fn is_printable(text: &str) -> bool {
     !text.contains(char::is_control)
 }
 
-/// A text is a mark in one spelling only, or none.
+/// A text is a mark in exactly one spelling, or no mark.
 pub fn mark(text: &str) {
     if let Some(mark) = Mark::parse(text) {
         assert_eq!(mark.to_string(), text);
@@ -44,7 +44,7 @@ pub fn mark(text: &str) {
     }
 }
 
-/// A name is one that can be locked, or is refused; no key of one lock is a key of another lock.
+/// A name can be locked or is refused; no key of one lock is a key of another lock.
 pub fn name(prefix: &[u8], bytes: &[u8]) {
     let shown = format!("{:?}", NameText(bytes));
     assert!(is_printable(&shown) && shown.len() < 1_024, "{shown}");
@@ -61,7 +61,7 @@ pub fn name(prefix: &[u8], bytes: &[u8]) {
                 ident::release_channel(name.key()),
             ];
             assert!(!beside.iter().any(|key| key == name.key()), "{name}");
-            // What is kept beside a lock cannot be locked itself, whatever the prefix is.
+            // The keys kept next to a lock cannot be locked themselves, whatever the prefix is.
             for key in &beside[..4] {
                 assert!(Name::new(b"", key).is_err(), "{}", key.escape_ascii());
             }
@@ -70,8 +70,8 @@ pub fn name(prefix: &[u8], bytes: &[u8]) {
     }
 }
 
-/// Nodes answer an attempt in any order, with anything, several times, or not at all. A lock is won by
-/// a majority of nodes that grant it, and by nothing else.
+/// Nodes answer an attempt in any order, with anything, several times, or not at all. A lock is won only by a majority of
+/// nodes that grant it.
 pub fn votes(data: &[u8]) {
     const NODES: usize = 5;
     let at = |ms| Time::from_start(Duration::from_millis(ms));
@@ -114,9 +114,9 @@ pub fn votes(data: &[u8]) {
     }
 }
 
-/// Of five nodes one answers probes with any mark, clock and identity, from the beginning, or two do when the
-/// others grant locks already. These do so all the same; unless one that lies says that clients with another configuration use it, or that it is another node:
-/// that forbids all of them to grant, and is told.
+/// One of five nodes answers probes with any mark, clock and identity from the beginning, or two do once the others grant
+/// locks. The others grant locks nevertheless. The exception is a lying node that claims to be used by clients with another
+/// configuration, or to be another node: that stops all grants, and is reported.
 pub fn probes(data: &[u8]) {
     const NODES: usize = 5;
     let Some((two, data)) = data.split_first() else { return };
@@ -174,12 +174,12 @@ pub fn probes(data: &[u8]) {
     }
 }
 
-/// The node is told to be the same server as one of those that lie.
+/// Returns true if the node is reported as the same server as one of the lying nodes.
 fn is_twin(admission: &Admission, node: usize, liars: usize) -> bool {
     matches!(admission.node_state(node), NodeState::Twin(other) if other < liars)
 }
 
-/// What a node says of itself that is not so, by these bytes.
+/// Returns a false probe of a node, made from these bytes.
 fn lie(honest: Probe, bytes: &[u8], marks: &[Option<String>], now: Time) -> Probe {
     let Some(([what, numbers @ ..], rest)) = bytes.split_first_chunk::<17>() else { return honest };
     let (one, other) = numbers.split_at(8);

@@ -22,44 +22,44 @@ use crate::shared::Shared;
 use crate::wait::Wait;
 use crate::with_lock::WithLockError;
 
-/// A kind of lock. Only this crate has any.
+/// A kind of lock. Only this crate implements it.
 #[allow(private_bounds, reason = "what a handle needs of a kind is nobody else's")]
 pub trait LockKind: sealed::Kind {
-    /// What holds a lock of this kind.
+    /// The guard of a lock of this kind.
     type Guard: LockGuard;
 
-    /// What it is called.
+    /// Returns the name of the kind.
     #[must_use]
     fn label() -> &'static str {
         Self::kind().label
     }
 
-    /// How many holders such a lock has at a time.
+    /// Returns the number of holders that such a lock may have at a time.
     #[must_use]
     fn hold_class() -> HoldClass {
         Self::kind().hold_class
     }
 
-    /// Whether the thread that holds such a lock may take it again. Its guards stay on their thread then.
+    /// Returns true if a thread that holds such a lock may take it again. The guards then stay on their thread.
     #[must_use]
     fn is_reentrant() -> bool {
         Self::kind().is_reentrant
     }
 
-    /// Whether its guards have [tokens](crate::Guard::token), unless [`fencing`](crate::Builder::fencing) is off.
+    /// Returns true if the guards have [tokens](crate::Guard::token), unless [`fencing`](crate::Builder::fencing) is off.
     #[must_use]
     fn has_tokens() -> bool {
         Self::kind().has_numbers()
     }
 
-    /// The commands that a server's access list has to allow for it, besides those that every client needs:
-    /// see [`operations`](crate::operations).
+    /// Returns the commands that a server's access list has to allow for this kind, in addition to those that every client
+    /// needs: see [`operations`](crate::operations).
     #[must_use]
     fn commands() -> &'static [&'static str] {
         Self::kind().layout.commands
     }
 
-    /// How many names one lock has at most: with several, it is all of them or none.
+    /// Returns the largest number of names of one lock. A lock with several names is taken under all of them or none.
     #[must_use]
     fn most_names() -> usize {
         Self::kind().most_names
@@ -72,35 +72,35 @@ pub trait OneName: LockKind {}
 pub(crate) mod sealed {
     use crate::kinds::contract::kind;
 
-    /// What the handle needs to know of a kind.
+    /// The facts about a kind that the handle needs.
     pub(crate) trait Kind: Sized + 'static {
-        /// What the handle is called.
+        /// The name of the handle's type.
         const HANDLE: &'static str;
 
         fn kind() -> &'static kind::Kind;
     }
 }
 
-/// A lock by name: the same calls as on the [`Quorlock`](crate::Quorlock), without the name, and with settings of its
-/// own. [`Mutex`](crate::Mutex) is the handle of exclusive locks.
+/// A lock by name: the same calls as on the [`Quorlock`](crate::Quorlock), without the name, and with settings of its own.
+/// [`Mutex`](crate::Mutex) is the handle of exclusive locks.
 ///
-/// It is only a handle: making one asks nobody, and any number of them, in any number of threads,
-/// stand for the same lock.
+/// It is only a handle: creating one sends no request, and any number of handles, in any number of threads, stand for the
+/// same lock.
 #[must_use = "a handle does nothing until one of its calls is made"]
 pub struct Handle<K> {
     shared: Arc<Shared>,
-    /// As they were given: a name that cannot be locked is told by the first call that uses it.
+    /// As given by the user. The first call that uses a name reports that it cannot be locked.
     names: Box<[Box<[u8]>]>,
     ttl: Duration,
     renewal: Renewal,
     max_hold: Option<Duration>,
     min_hold: Option<Duration>,
     risk_margin: Option<Duration>,
-    /// Of a semaphore: as they were given, as the names are.
+    /// For a semaphore: as given by the user, like the names.
     permits: Option<PermitsWanted>,
-    /// Of a candidate for a leadership: the label of its owner.
+    /// For a candidate for a leadership: the label of its owner.
     candidate: Option<Arc<str>>,
-    /// It owns nothing of its kind.
+    /// A handle owns nothing of its kind.
     kind: PhantomData<fn() -> K>,
 }
 
@@ -113,7 +113,7 @@ impl<K: LockKind> Handle<K> {
             ttl: settings.ttl,
             renewal: settings.renewal,
             max_hold: settings.max_hold,
-            // It is for locks that have one holder at a time.
+            // A minimum applies only to locks that have one holder at a time.
             min_hold: settings.min_hold.filter(|_| K::hold_class() == HoldClass::Exclusive),
             risk_margin: settings.risk_margin,
             permits: K::kind().permits(),
@@ -122,58 +122,57 @@ impl<K: LockKind> Handle<K> {
         }
     }
 
-    /// The same handle, for so many permits of a semaphore.
+    /// The same handle, for that number of permits of a semaphore.
     pub(crate) fn permits(mut self, permits: PermitsWanted) -> Self {
         self.permits = Some(permits);
         self
     }
 
-    /// The same handle, for a candidate: its owner has that label, and a hold is its own until it gives it back.
+    /// The same handle, for a candidate: its owner has that label, and its hold is not handed to other threads.
     pub(crate) fn of_candidate(mut self, label: Arc<str>) -> Self {
         self.candidate = Some(label);
         self
     }
 
-    /// How long this lock lives without being extended.
+    /// Returns the TTL of this lock.
     pub(crate) fn lives_for(&self) -> Duration {
         self.ttl
     }
 
-    /// Returns what is wrong with the name or the settings.
+    /// Returns the error of a name or a setting that is wrong.
     pub(crate) fn check(&self) -> Result<(), Error> {
         self.wanted().map(drop)
     }
 
-    /// The names of the lock, without the key prefix: as they were given, also if they cannot be locked.
+    /// Returns the names of the lock, without the key prefix: as they were given, also if they cannot be locked.
     pub fn names(&self) -> impl Iterator<Item = &[u8]> {
         self.names.iter().map(AsRef::as_ref)
     }
 
-    /// How long this lock lives without being extended, in the range that
-    /// [`Builder::ttl`](crate::Builder::ttl) states. Defaults to what is set there.
+    /// Sets the time for which this lock lives without being extended, in the range that
+    /// [`Builder::ttl`](crate::Builder::ttl) states. Defaults to the client's setting.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = ttl;
         self
     }
 
-    /// Whether this lock is renewed while it is held, as [`Builder::renewal`](crate::Builder::renewal)
-    /// describes. Defaults to what is set there.
+    /// Sets the renewal of this lock while it is held, as [`Builder::renewal`](crate::Builder::renewal) describes. Defaults
+    /// to the client's setting.
     pub fn renewal(mut self, renewal: Renewal) -> Self {
         self.renewal = renewal;
         self
     }
 
-    /// The longest that this lock may be held in all, as
-    /// [`Builder::max_hold`](crate::Builder::max_hold) describes. Defaults to what is set there;
-    /// [`Duration::MAX`] lifts that limit.
+    /// Sets the longest time for which this lock may be held in all, as [`Builder::max_hold`](crate::Builder::max_hold)
+    /// describes. Defaults to the client's setting; [`Duration::MAX`] removes the limit.
     pub fn max_hold(mut self, max_hold: Duration) -> Self {
         self.max_hold = limit(max_hold);
         self
     }
 
-    /// How long this lock is kept at least, although it is given back earlier, as
-    /// [`Builder::min_hold`](crate::Builder::min_hold) describes. Defaults to what is set there; [`Duration::ZERO`]
-    /// lifts that minimum.
+    /// Sets the shortest time for which this lock is kept, even if it is given back earlier, as
+    /// [`Builder::min_hold`](crate::Builder::min_hold) describes. Defaults to the client's setting; [`Duration::ZERO`]
+    /// removes the minimum.
     ///
     /// # Examples
     ///
@@ -196,8 +195,8 @@ impl<K: LockKind> Handle<K> {
         self
     }
 
-    /// How long before the end of its validity this lock is at risk, as [`Builder::risk_margin`](crate::Builder::risk_margin)
-    /// describes. Defaults to what is set there.
+    /// Sets the time before the end of its validity from which this lock is at risk, as
+    /// [`Builder::risk_margin`](crate::Builder::risk_margin) describes. Defaults to the client's setting.
     pub fn risk_margin(mut self, margin: Duration) -> Self {
         self.risk_margin = Some(margin);
         self
@@ -239,7 +238,7 @@ impl<K: LockKind> Handle<K> {
         self.lock_within(deadline)
     }
 
-    /// Takes the lock if it becomes free within the time that `wait` says, unless a channel cancels that, as
+    /// Takes the lock if it becomes free within the limits of `wait`, as
     /// [`Quorlock::lock_within`](crate::Quorlock::lock_within) does.
     ///
     /// # Errors
@@ -278,7 +277,7 @@ impl<K: LockKind> Handle<K> {
         run(self.try_lock(), critical)
     }
 
-    /// Runs `critical` while holding the lock, if that becomes free within `timeout`, as
+    /// Runs `critical` while holding the lock, if it becomes free within `timeout`, as
     /// [`Quorlock::try_with_lock_for`](crate::Quorlock::try_with_lock_for) does.
     ///
     /// # Errors
@@ -308,20 +307,20 @@ impl<K: LockKind> Handle<K> {
         }
     }
 
-    /// Who holds the lock, as the nodes say, whatever its kind is: the owner, for how long without a renewal, the token, and
-    /// what each node says.
+    /// Returns the nodes' report on the lock, whatever its kind is: the owner, the time it has left without a renewal, the
+    /// token, and the answer of each node.
     ///
-    /// It takes no part in the lock, and waits for all nodes that answer within the
-    /// [`node_timeout`](crate::Builder::node_timeout). What it says may be over when it returns.
+    /// The call does not affect the lock. It waits for all nodes that answer within the
+    /// [`node_timeout`](crate::Builder::node_timeout). The report may be out of date when the call returns.
     ///
-    /// A node that may have forgotten locks, since it was restarted or emptied, is believed where it names a holder, and not
-    /// where it knows of none. While a majority is like that, the lock is [`Unclear`](LockState::Unclear).
+    /// A node that was restarted or emptied may have forgotten locks. Its answer counts if it names a holder, and does not
+    /// count if it names none. While a majority of the nodes is in that state, the lock is [`Unclear`](LockState::Unclear).
     ///
     /// # Errors
     ///
-    /// [`NoQuorum`](crate::ErrorKind::NoQuorum) if no majority of the nodes answers in time, with a cause for each;
-    /// [`Config`](crate::ErrorKind::Config) if the nodes reject this client, or clients with other settings use them;
-    /// [`InvalidName`](crate::ErrorKind::InvalidName), and [`Closed`](crate::ErrorKind::Closed).
+    /// - [`NoQuorum`](crate::ErrorKind::NoQuorum) if no majority of the nodes answers in time, with a cause for each.
+    /// - [`Config`](crate::ErrorKind::Config) if the nodes reject this client, or clients with other settings use them.
+    /// - [`InvalidName`](crate::ErrorKind::InvalidName), and [`Closed`](crate::ErrorKind::Closed).
     ///
     /// # Examples
     ///
@@ -338,10 +337,11 @@ impl<K: LockKind> Handle<K> {
         administration::holders(self.shared.coordinator.state(), &self.checked_names()?)
     }
 
-    /// Whether somebody may hold the lock: `false` only if a majority of the nodes says that nobody does. So it is `true`,
-    /// too, where that is [`Unclear`](LockState::Unclear), which [`holder`](Self::holder) explains.
+    /// Returns true if the lock may be held, and false only if a majority of the nodes says that it is free. An
+    /// [`Unclear`](LockState::Unclear) lock counts as locked: see [`holder`](Self::holder).
     ///
-    /// It may be over when this returns. To do something if the lock is free, take it with [`try_lock`](Self::try_lock).
+    /// The answer may be out of date when the call returns. To do something if the lock is free, take it with
+    /// [`try_lock`](Self::try_lock).
     ///
     /// # Errors
     ///
@@ -350,8 +350,9 @@ impl<K: LockKind> Handle<K> {
         Ok(self.holder()?.state() != LockState::Free)
     }
 
-    /// The time after which the lock may be free, if its holder does not renew it; `None` if it is free now, or if nobody can
-    /// say. A holder that lives renews it as a rule. [`NameReport::remaining_ttl`](crate::NameReport::remaining_ttl) says how it is made out.
+    /// Returns the time after which the lock may be free if its holder does not renew it. `None` if the lock is free now, or
+    /// if the time cannot be determined. A live holder normally renews its lock.
+    /// [`NameReport::remaining_ttl`](crate::NameReport::remaining_ttl) describes how the time is determined.
     ///
     /// # Errors
     ///
@@ -360,24 +361,28 @@ impl<K: LockKind> Handle<K> {
         Ok(self.holder()?.remaining_ttl())
     }
 
-    /// Asks the holders of the lock to give it up, whatever its kind is: to do something else first, or to stop a host. Returns
-    /// true if an owner was asked, and false if nobody has the lock.
+    /// Asks the holders of the lock to give it up, whatever its kind is: to do something else first, or to stop a host.
+    /// Returns true if an owner was asked, and false if nobody has the lock.
     ///
-    /// **It forces nothing, and waits for nobody**: a holder is told only if it listens ([`Guard::asked`](crate::Guard::asked)), and
-    /// gives the lock up when it can, or not at all. To get the lock, take it as ever, best before this call: the process of a holder that
-    /// was asked leaves the lock for a moment to callers that wait elsewhere.
+    /// **It forces nothing, and does not wait for the holder.** A holder is told only if it listens
+    /// ([`Guard::asked`](crate::Guard::asked)), and gives the lock up when it can, or not at all. To get the lock, take it
+    /// as usual, preferably before this call: the process of a holder that was asked leaves the lock for a moment to callers
+    /// that wait elsewhere.
     ///
-    /// `reason` is shown to the holder: at most 256 bytes, without control characters; it may be empty. First the nodes are asked who has
-    /// the lock; then each of them keeps the request for exactly those owners, for as long as the lock's key lives without a renewal, and
-    /// sends a message. So a holder that renews hears of it although the message was lost, and a later holder does not. A
-    /// further request replaces the one before. Of many holders a hundred are asked.
+    /// `reason` is shown to the holder: at most 256 bytes, without control characters; it may be empty. The call first asks
+    /// the nodes for the owners of the lock. Then each node keeps the request for exactly those owners, for as long as the
+    /// lock's key lives without a renewal, and sends a message. So a holder that renews receives the request even if the
+    /// message was lost, and a later holder does not receive it. A further request replaces an earlier one. If the lock has
+    /// more than a hundred holders, a hundred of them are asked.
     ///
     /// # Errors
     ///
-    /// Those of [`holder`](Self::holder): then nobody was asked. [`NoQuorum`](crate::ErrorKind::NoQuorum), too, if fewer than a majority
-    /// of the nodes answered, or none that has the lock, so that the holder may not hear of it; or if a holder may be there whom no node has named, since too
-    /// many nodes may have forgotten locks. [`WrongKind`](crate::ErrorKind::WrongKind) if the name belongs to something that is no
-    /// lock; [`Config`](crate::ErrorKind::Config) for a reason that is too long, or has control characters.
+    /// - Those of [`holder`](Self::holder): nobody was asked.
+    /// - [`NoQuorum`](crate::ErrorKind::NoQuorum) also if fewer than a majority of the nodes answered, or none that has the
+    ///   lock, so that the holder may not receive the request. The same if there may be a holder that no node has named,
+    ///   since too many nodes may have forgotten locks.
+    /// - [`WrongKind`](crate::ErrorKind::WrongKind) if the name belongs to something that is not a lock.
+    /// - [`Config`](crate::ErrorKind::Config) if the reason is too long, or has control characters.
     ///
     /// # Examples
     ///
@@ -395,34 +400,34 @@ impl<K: LockKind> Handle<K> {
         administration::ask_to_release(state, &names, reason.as_ref())
     }
 
-    /// Takes the lock from whoever has it on any node, and gives it to nobody: the next caller gets it at once, with a
-    /// larger token. Returns whether anybody had it. It is for operators, where a holder hangs and still renews.
+    /// Takes the lock away from every owner that has it on any node. The next caller gets it at once, with a larger token.
+    /// Returns true if anybody had the lock. For operators, when a holder hangs but still renews.
     ///
-    /// **It breaks the exclusion, on purpose.** The holder is not asked, and works on until it hears of it. That is with
-    /// its next renewal, after a third of its TTL as a rule, when its guard is lost
-    /// ([`KeysGone`](crate::LossReason::KeysGone)). Where it is not renewed, it is with its next
-    /// [`extend`](crate::Guard::extend), or not before its end. Until then its [`check`](crate::Guard::check) finds
-    /// nothing wrong, and threads of its process may hand the lock to each other. So two may be at work at
-    /// once; a storage that compares [tokens](crate::Guard::token) refuses the first one. Stop the holder before, where you
-    /// can.
+    /// **It breaks mutual exclusion, on purpose.** The holder is not asked, and continues to work until it learns of the
+    /// loss. A lock that is renewed is lost at its next renewal, usually after a third of its TTL
+    /// ([`KeysGone`](crate::LossReason::KeysGone)). A lock that is not renewed is lost at its next
+    /// [`extend`](crate::Guard::extend), or else at its end. Until then its [`check`](crate::Guard::check) finds nothing
+    /// wrong, and threads of its process may hand the lock to each other. So two holders may be at work at once; a storage
+    /// that compares [tokens](crate::Guard::token) refuses the first one. Stop the holder first, if you can.
     ///
-    /// First it asks who has the lock. Then each node deletes the keys of exactly those owners, also of attempts, and not
-    /// those of somebody who came later. It remembers them for a little more than
-    /// [`max_ttl`](crate::Builder::max_ttl), so that no extension under way gives the lock back to them. Waiters are
-    /// told. A lock that nobody holds any more, and that nodes keep for [`min_hold`](crate::Builder::min_hold), is free
-    /// then, too. Nodes that are down are told when they come back, as long as this client lives and keys can be there.
-    /// A node that is emptied within that time forgets it.
+    /// The call first asks the nodes for the owners of the lock. Then each node deletes the keys of exactly those owners,
+    /// including keys of attempts, but not those of an owner that came later. The node remembers these owners for a little
+    /// more than [`max_ttl`](crate::Builder::max_ttl), so that no extension under way gives the lock back to them. Waiters
+    /// are told. A lock that nobody holds any more, and that nodes keep for [`min_hold`](crate::Builder::min_hold), becomes
+    /// free as well. Nodes that are down are told when they come back, as long as this client lives and keys can be there. A
+    /// node that is emptied within that time forgets the owners.
     ///
-    /// Of a lock that more than a hundred hold together, a hundred are taken from it; call again while it
-    /// [is locked](Self::is_locked).
+    /// If more than a hundred owners share the lock, it is taken away from a hundred of them; call again while it [is
+    /// locked](Self::is_locked).
     ///
     /// # Errors
     ///
-    /// Those of [`holder`](Self::holder): then nothing was changed. [`NoQuorum`](crate::ErrorKind::NoQuorum), too, if
-    /// nodes could say who has the lock, and fewer than a majority could be told in time that it is taken from them: with
-    /// a cause for each of the others; or if so many nodes may have forgotten locks that a holder may be there whom none has
-    /// named. The holder may keep it then. [`WrongKind`](crate::ErrorKind::WrongKind) if nobody has it, and the
-    /// name belongs to something that is no lock, or has no expiry.
+    /// - Those of [`holder`](Self::holder): nothing was changed.
+    /// - [`NoQuorum`](crate::ErrorKind::NoQuorum) also if nodes named the owners, and fewer than a majority could be told in
+    ///   time, with a cause for each of the others. The same if there may be a holder that no node has named, since too many
+    ///   nodes may have forgotten locks. The holder may then keep the lock.
+    /// - [`WrongKind`](crate::ErrorKind::WrongKind) if nobody has the lock, and the name belongs to something that is no
+    ///   lock, or has no expiry.
     ///
     /// # Examples
     ///
@@ -439,9 +444,9 @@ impl<K: LockKind> Handle<K> {
         administration::force_unlock(self.shared.coordinator.state(), &self.checked_names()?)
     }
 
-    /// Takes the lock from that [owner](crate::Guard::owner) alone, as [`force_unlock`](Self::force_unlock) does, whoever else
-    /// has it. For the program `quorlock`, which gives back the lock of its own process that was killed: what that has written
-    /// may still reach the nodes, and sets no key again.
+    /// Takes the lock away from that [owner](crate::Guard::owner) alone, as [`force_unlock`](Self::force_unlock) does; other
+    /// owners keep it. For the program `quorlock`, which gives back the lock of its own killed process. Requests that the
+    /// process has written may still reach the nodes, and set no key again.
     ///
     /// # Errors
     ///
@@ -451,24 +456,24 @@ impl<K: LockKind> Handle<K> {
         administration::take_from(self.shared.coordinator.state(), &self.checked_names()?, owner)
     }
 
-    /// The names, once they are found to be such that can be locked.
+    /// Returns the names if they can be locked.
     fn checked_names(&self) -> Result<Names, Error> {
         let prefix = &self.shared.coordinator.settings().key_prefix;
         let names = self.names().map(|name| Name::new(prefix, name));
         Names::new(K::most_names(), names)
     }
 
-    /// How many guards of this lock the calling thread has, if it may take the lock again.
+    /// Returns the number of guards of this lock that the calling thread has, if it may take the lock again.
     pub(crate) fn hold_count_of_this_thread(&self) -> usize {
         self.ask_queues(Queues::hold_count).unwrap_or_default()
     }
 
-    /// Whether the calling thread holds this lock, if it may take the lock again.
+    /// Returns true if the calling thread holds this lock, if it may take the lock again.
     pub(crate) fn is_held_by_this_thread(&self) -> bool {
         self.ask_queues(Queues::is_held_by_this_thread).unwrap_or_default()
     }
 
-    /// `None` for a name that cannot be locked, and in a child by fork.
+    /// Returns `None` for a name that cannot be locked, and in a forked child.
     fn ask_queues<R>(&self, ask: impl FnOnce(&Queues, &Wanted) -> R) -> Option<R> {
         let coordinator = &self.shared.coordinator;
         let wanted = self.wanted().ok().filter(|_| coordinator.process.is_this())?;
@@ -497,7 +502,7 @@ impl<K: LockKind> Handle<K> {
     }
 }
 
-/// Runs `critical` under the guard, and gives that back.
+/// Runs `critical` under the guard, and gives the lock back.
 fn run<G: LockGuard, R>(
     locked: Result<G, Error>,
     critical: impl FnOnce(&G) -> R,
@@ -526,13 +531,13 @@ fn check_permits(wanted: PermitsWanted) -> Result<(), Error> {
 }
 
 impl<K: OneName> Handle<K> {
-    /// The name of the lock, without the key prefix: as it was given, also if it cannot be locked.
+    /// Returns the name of the lock, without the key prefix: as it was given, also if it cannot be locked.
     #[must_use]
     pub fn name(&self) -> &[u8] {
         self.names.first().map_or(&[], AsRef::as_ref)
     }
 
-    /// The name of the lock as text; `None` if it is not valid UTF-8.
+    /// Returns the name of the lock as text; `None` if it is not valid UTF-8.
     #[must_use]
     pub fn name_str(&self) -> Option<&str> {
         std::str::from_utf8(self.name()).ok()
@@ -546,7 +551,7 @@ impl<K> Clone for Handle<K> {
     }
 }
 
-/// The kind and the names, in quotes: for messages.
+/// The kind and the quoted names, for messages.
 impl<K: LockKind> fmt::Display for Handle<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write_with_names(f, K::label(), self.names())

@@ -1,4 +1,4 @@
-//! Who holds a lock: what the nodes have said, for operators and for programs.
+//! Reports on the holders of locks, as the nodes answered, for operators and for programs.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,13 +10,13 @@ use crate::core::vote::FencingToken;
 use crate::error::NodeFault;
 use crate::ident::{Name, NameText, Owner};
 
-/// How many owners are shown of many.
+/// The most owners that are shown of many.
 const SHOWN: usize = 8;
 
-/// Who holds a lock, by the word of the nodes: from [`Handle::holder`](crate::Handle::holder).
+/// The holders of a lock as the nodes report them, from [`Handle::holder`](crate::Handle::holder).
 ///
-/// It says how things were when the nodes answered. It is for people and for monitoring; to be sure that nobody else is
-/// in a critical section, take the lock.
+/// The report is for people and for monitoring. It describes the state at the time when the nodes answered. To be sure that
+/// nobody else is in a critical section, take the lock.
 ///
 /// `Display` has a line for each name, and one for each node.
 #[derive(Clone, Debug)]
@@ -27,8 +27,9 @@ pub struct HolderReport {
 }
 
 impl HolderReport {
-    /// Whether the lock is held: [`Free`](LockState::Free) if all of its names are, and otherwise what is true of one
-    /// of them, in this order: [`Held`](LockState::Held), [`Unclear`](LockState::Unclear), [`Kept`](LockState::Kept).
+    /// Returns the state of the lock: [`Free`](LockState::Free) if all of its names are free, and otherwise the first of
+    /// these states that one of them has: [`Held`](LockState::Held), [`Unclear`](LockState::Unclear),
+    /// [`Kept`](LockState::Kept).
     #[must_use]
     pub fn state(&self) -> LockState {
         let has = |state: &LockState| self.names.iter().any(|name| name.state == *state);
@@ -36,74 +37,74 @@ impl HolderReport {
         states.into_iter().find(has).unwrap_or(LockState::Free)
     }
 
-    /// The owners that have one of the names on a majority of the nodes.
+    /// Returns the owners that have one of the names on a majority of the nodes.
     pub fn holders(&self) -> impl Iterator<Item = &Holder> {
         self.names.iter().flat_map(|name| &name.holders)
     }
 
-    /// The time after which the lock may be free if it is not renewed: the longest one of its
-    /// [names](NameReport::remaining_ttl). `None` if it is free.
+    /// Returns the time after which the lock may be free if it is not renewed: the longest time of its
+    /// [names](NameReport::remaining_ttl). `None` if the lock is free.
     #[must_use]
     pub fn remaining_ttl(&self) -> Option<Duration> {
         self.names.iter().filter_map(|name| name.remaining_ttl).max()
     }
 }
 
-/// Who holds one name of a lock.
+/// A report on one name of a lock.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct NameReport {
     /// The name, without the key prefix.
     pub name: Vec<u8>,
-    /// What a majority of the nodes says.
+    /// The state according to a majority of the nodes.
     pub state: LockState,
-    /// The owners that have it on a majority of the nodes: one, or several where a lock is held together.
+    /// The owners that have the name on a majority of the nodes: one, or several if the lock is shared.
     pub holders: Vec<Holder>,
-    /// The time after which a majority of the nodes may be without its key, if nobody renews it. `None` if it is free, and
-    /// where nobody can say: so many nodes have not answered, or may have forgotten its holder, that the others are no
-    /// majority.
+    /// The time after which a majority of the nodes may be without the name's key, if nobody renews it. `None` if the name
+    /// is free, and if the time is unknown. It is unknown if so many nodes have not answered, or may have forgotten the
+    /// holder, that the others are no majority.
     ///
-    /// A node's part is what `PTTL` says of the key there, and nothing where it is gone or where the node has not
-    /// answered. A key without expiry, which no lock of quorlock's has, counts as [`Duration::MAX`]. Where clients may
-    /// [fall back](crate::Fallback) to the first node, that one has to be free as well.
+    /// The time of one node is the `PTTL` of the key there, and zero if the key is gone or the node has not answered. A key
+    /// without expiry, which no lock of quorlock's has, counts as [`Duration::MAX`]. If clients may [fall
+    /// back](crate::Fallback) to the first node, that node has to be free as well.
     pub remaining_ttl: Option<Duration>,
-    /// How many callers stand in the queue of a fair lock, as a majority of the nodes knows. Callers that have died are
-    /// among them for some seconds. `None` if there is no queue: nobody counts those who wait for a lock of another kind.
+    /// Number of callers in the queue of a fair lock, as a majority of the nodes knows. Callers that have died stay in the
+    /// queue for some seconds. `None` if there is no queue: waiters for a lock of another kind are not counted.
     pub waiting: Option<u64>,
-    /// What each node has said, in the order of the configuration.
+    /// The answer of each node, in the order of the configuration.
     pub nodes: Vec<NodeReport>,
 }
 
-/// The locks that are held: from [`Quorlock::held_locks`](crate::Quorlock::held_locks).
+/// The locks that are held, from [`Quorlock::held_locks`](crate::Quorlock::held_locks).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct HeldLocks {
     /// A report for each name that is not [`Free`](LockState::Free), sorted by name. A lock with several names has a
     /// report for each of them.
     pub names: Vec<NameReport>,
-    /// Why a lock may be missing that was held all the time while the nodes were asked; empty if none is.
+    /// The reasons why the list may lack a lock that was held throughout the call; empty if it lacks none.
     pub incomplete: Vec<Incomplete>,
-    /// What was wrong with each node that counts for nothing in that: it did not answer, or it may have forgotten locks.
+    /// The fault of each node that did not count for completeness, since it did not answer, or may have forgotten locks.
     pub faults: Vec<NodeFault>,
 }
 
 impl HeldLocks {
-    /// Returns true if every lock is here that was held all the time while the nodes were asked.
+    /// Returns true if the list has every lock that was held throughout the call.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.incomplete.is_empty()
     }
 }
 
-/// Why a list of locks may not be complete.
+/// The reason why a list of locks may not be complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Incomplete {
-    /// There are more names than were asked for.
+    /// There are more names than the call asked for.
     MoreNames,
-    /// The time was over before the scan.
+    /// The time limit was reached before the end of the scan.
     TimeOver,
-    /// Too few nodes have answered to the end of the scan and have forgotten no locks.
+    /// Too few nodes have answered to the end of the scan and cannot have forgotten any locks.
     TooFewNodes,
 }
 
@@ -111,25 +112,25 @@ pub enum Incomplete {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Holder {
-    /// Whose it is, as [`Guard::owner`](crate::Guard::owner) has it.
+    /// The owner, as [`Guard::owner`](crate::Guard::owner) returns it.
     pub owner: Owner,
-    /// It has given the lock back, and the nodes keep it for [`min_hold`](crate::Builder::min_hold).
+    /// True if the owner has given the lock back, and the nodes keep it for [`min_hold`](crate::Builder::min_hold).
     pub kept: bool,
-    /// How it is stored there, which says something of the kind of the lock.
+    /// The layout of the key, which says something about the kind of the lock.
     pub layout: KeyLayout,
-    /// As what the lock is held; `None` if the nodes do not say so.
+    /// The way in which the lock is held, such as for reading or writing; `None` if the nodes do not say so.
     pub held_as: Option<HeldAs>,
-    /// How many nodes have it under this owner.
+    /// Number of nodes that have the name under this owner.
     pub nodes: usize,
-    /// The smallest token that the holder can have; `None` where the nodes keep no numbers.
+    /// The smallest token that the holder can have; `None` if the nodes keep no numbers.
     ///
-    /// Nodes know the lock's number, and not how often the threads of a process have handed it to each other, each with
-    /// the next token. Where several clients have contended for the lock, nodes may know a larger number than the
+    /// Nodes know the lock's number. They do not know how often the threads of a process have handed the lock to each other,
+    /// each with the next token. If several clients have contended for the lock, nodes may know a larger number than the
     /// holder's.
     pub token: Option<FencingToken>,
 }
 
-/// What one node has said of a name, or why it has not.
+/// The answer of one node about a name, or its fault.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct NodeReport {
@@ -139,30 +140,30 @@ pub struct NodeReport {
     pub answer: Result<NodeAnswer, NodeFault>,
 }
 
-/// What one node has of a name.
+/// The state of a name on one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NodeAnswer {
-    /// The owners that have it there: a hundred at most. Keys of attempts are among them, which end in a moment.
+    /// The owners that have the name on the node: at most a hundred. Keys of attempts are among them, which end in a moment.
     pub owners: Vec<Owner>,
-    /// How long its key lives there if it is not renewed; `None` without a key, or if that has no expiry.
+    /// The time left of the key on the node if it is not renewed; `None` without a key, or if the key has no expiry.
     pub remaining_ttl: Option<Duration>,
-    /// The smallest token of the largest number that the node knows of the name; `None` if it knows none.
+    /// The smallest token of the largest number that the node knows for the name; `None` if it knows none.
     pub token: Option<FencingToken>,
-    /// As what the lock is held there; `None` if nobody has it, or if the node does not say so.
+    /// The way in which the lock is held on the node; `None` if nobody has it, or if the node does not say so.
     pub held_as: Option<HeldAs>,
-    /// How many callers stand in the queue of a fair lock there. Callers that have died are among them for some seconds.
+    /// Number of callers in the queue of a fair lock on the node. Callers that have died stay in the queue for some seconds.
     /// `None` if there is no queue.
     pub waiting: Option<u64>,
-    /// What is there is no lock, but of that type.
+    /// The type of the key if it is not a lock.
     pub no_lock: Option<String>,
-    /// The node may have forgotten locks, since it was restarted, emptied or promoted, or since its clock was set. That
-    /// nobody has the name there does not count.
+    /// True if the node may have forgotten locks, since it was restarted, emptied or promoted, or since its clock was set.
+    /// If nobody has the name on such a node, that does not count.
     pub may_have_forgotten: bool,
 }
 
 impl NameReport {
-    /// `unanswered` says what was wrong with a node that has not answered.
+    /// `unanswered` returns the fault of a node that has not answered.
     pub(crate) fn new(
         name: &Name,
         said: &Holders,
@@ -193,7 +194,7 @@ impl NameReport {
             state => state,
         };
         let remaining_ttl = match (state, said.free_after()) {
-            // No majority has a key of anybody, and a holder may be there all the same.
+            // No majority has a key of anybody, but there may still be a holder.
             (LockState::Free, _) | (LockState::Unclear, Duration::ZERO) => None,
             (_, free_after) => Some(free_after),
         };
@@ -233,7 +234,7 @@ impl NodeAnswer {
     }
 }
 
-/// A queue in which nobody stands is not there, on the nodes as well.
+/// An empty queue counts as no queue, as on the nodes.
 fn counted(waiting: u64) -> Option<u64> {
     (waiting > 0).then_some(waiting)
 }

@@ -13,10 +13,10 @@ pub(crate) use owner::{
     owner_text_with_thread, queued_text, random_owner, random_text, value_of, wrong_label,
 };
 
-/// The longest name, in bytes: as long as the longest path on Linux, which is a popular name.
+/// The longest name, in bytes: as long as the longest path on Linux, since paths are popular names.
 pub(crate) const LONGEST: usize = 4_096;
 
-/// The endings of keys that are kept beside a node, or beside locks, always together with braces.
+/// The endings of keys that are kept next to the mark or next to locks, always together with braces.
 const AUXILIARY: [&str; 11] = [
     ":asked",
     ":fence",
@@ -34,13 +34,13 @@ const AUXILIARY: [&str; 11] = [
 /// The name of a lock: any bytes that are not empty, not too long, and no key of our own.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Name {
-    /// The prefix and the name.
+    /// The prefix, followed by the name.
     key: Vec<u8>,
     prefix: usize,
 }
 
 impl Name {
-    /// Keys with braces that are kept beside locks are no names.
+    /// Keys with braces that are kept next to locks are no names.
     pub(crate) fn new(prefix: &[u8], name: &[u8]) -> Result<Self, Error> {
         if name.is_empty() {
             return Err(Error::invalid_name("the name of a lock must not be empty"));
@@ -64,7 +64,7 @@ impl Name {
         }
     }
 
-    /// The name whose key that is; `None` if it is the key of no name.
+    /// Returns the name whose key that is; `None` if it is the key of no name.
     pub(crate) fn of_key(prefix: &[u8], key: &[u8]) -> Option<Self> {
         Self::new(prefix, key.strip_prefix(prefix)?).ok()
     }
@@ -73,7 +73,7 @@ impl Name {
         &self.key
     }
 
-    /// The name alone, as people read it, and not too long.
+    /// Returns the name alone, readable and not too long.
     pub(crate) fn text(&self) -> String {
         short_text(self.as_bytes())
     }
@@ -83,7 +83,8 @@ impl Name {
     }
 }
 
-/// The pattern, in Redis's glob syntax, of the keys of those names that are like `pattern`. An empty one is all names.
+/// Returns the pattern, in Redis's glob syntax, of the keys of the names that match `pattern`. An empty one matches all
+/// names.
 pub(crate) fn key_pattern(prefix: &[u8], pattern: &[u8]) -> Vec<u8> {
     let mut all = Vec::with_capacity(2 * prefix.len() + pattern.len());
     for byte in prefix {
@@ -109,9 +110,9 @@ impl fmt::Debug for Name {
     }
 }
 
-/// The names of one lock: mostly one. Several are taken together, or not at all.
+/// The names of one lock: usually one name. Several names are taken together, or not at all.
 ///
-/// They are sorted, and none is there twice: whoever wants the same names wants the same lock.
+/// They are sorted and without duplicates: callers that want the same names want the same lock.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Names(Arc<Sorted>);
 
@@ -119,7 +120,7 @@ pub(crate) struct Names(Arc<Sorted>);
 struct Sorted(Box<[Name]>);
 
 impl Names {
-    /// At most `most` different names.
+    /// Fails for more than `most` different names.
     pub(crate) fn new(
         most: usize,
         names: impl IntoIterator<Item = Result<Name, Error>>,
@@ -139,7 +140,7 @@ impl Names {
         Ok(Self(Arc::new(Sorted(names.into()))))
     }
 
-    /// The names as a text for sentences, which is made only if somebody reads it.
+    /// Returns the names as a text for sentences, which is made only if somebody reads it.
     pub(crate) fn shared_text(&self) -> Arc<dyn fmt::Display + Send + Sync> {
         self.0.clone()
     }
@@ -148,22 +149,22 @@ impl Names {
         self.0.0.iter()
     }
 
-    /// The keys of the names, in order.
+    /// Returns the keys of the names, in order.
     pub(crate) fn keys(&self) -> impl Iterator<Item = &[u8]> {
         self.iter().map(Name::key)
     }
 
-    /// The name that sorts first: of a lock with one name, that one.
+    /// Returns the name that sorts first, which is the only one of most locks.
     pub(crate) fn first(&self) -> &Name {
         &self.0.0[0]
     }
 
-    /// The keys, as people read and type them.
+    /// Returns the keys, as people read and type them.
     pub(crate) fn keys_text(&self) -> String {
         self.keys().map(text).collect::<Vec<_>>().join(", ")
     }
 
-    /// The names alone, as people read them, and not too long.
+    /// Returns the names alone, readable and not too long.
     pub(crate) fn text(&self) -> String {
         const SHOWN: usize = 4;
         let shown: Vec<_> = self.iter().take(SHOWN).map(Name::text).collect();
@@ -185,7 +186,7 @@ impl fmt::Display for Sorted {
     }
 }
 
-/// Writes what it is, and its names in quotes, as in a sentence.
+/// Writes a kind and its names in quotes, as in a sentence.
 pub(crate) fn write_with_names<'a>(
     f: &mut fmt::Formatter<'_>,
     what: &str,
@@ -214,7 +215,7 @@ impl fmt::Debug for Names {
     }
 }
 
-/// A name or a key as people read and type it: escaped where it is no text.
+/// Returns a name or a key as people read and type it: escaped if it is not text.
 pub(crate) fn text(bytes: &[u8]) -> String {
     match std::str::from_utf8(bytes) {
         Ok(text) if !text.contains(char::is_control) => text.to_owned(),
@@ -222,7 +223,7 @@ pub(crate) fn text(bytes: &[u8]) -> String {
     }
 }
 
-/// The same, and not too long.
+/// Returns the same, and not too long.
 fn short_text(bytes: &[u8]) -> String {
     const SHOWN: usize = 80;
     let text = text(bytes);
@@ -255,83 +256,84 @@ impl fmt::Debug for NameText<'_> {
     }
 }
 
-/// Where a node keeps the largest number of the lock with that key.
+/// Returns the key under which a node keeps the largest number of the lock with that key.
 pub(crate) fn fence_key(key: &[u8]) -> Vec<u8> {
     [b"{", key, b"}:fence"].concat()
 }
 
-/// Where a node keeps it that the lock with that key was taken from `owner` by force. It begins as the lock's key does, so
-/// that whoever may touch that one may touch this one, too.
+/// Returns the key of the tombstone: the lock with that key was taken away from `owner` by force. It begins as the lock's
+/// key does, so that a user with access to the lock's key has access to this one, too.
 pub(crate) fn tombstone_key(key: &[u8], owner: &[u8]) -> Vec<u8> {
     [key, b"{", owner, b"}:forced"].concat()
 }
 
-/// Where a node keeps the request to `owner` to give the lock with that key up. It begins as the lock's key does, as the tombstone's
-/// does. An owner is asked as one, whether it reads or writes.
+/// Returns the key of the request to `owner` to give the lock with that key up. It begins as the lock's key does, like the
+/// tombstone. An owner has one key for requests, whether it reads or writes.
 pub(crate) fn request_key(key: &[u8], owner: &[u8]) -> Vec<u8> {
     let owner = owner.strip_suffix(WRITES.as_bytes()).unwrap_or(owner);
     [key, b"{", owner, b"}:asked"].concat()
 }
 
-/// The channel on which a node tells the holders of the lock with that key that they are asked to give it up.
+/// Returns the channel on which a node tells the holders of the lock with that key about requests to give it up.
 pub(crate) fn asked_channel(key: &[u8]) -> Vec<u8> {
     [b"{", key, b"}:asked"].concat()
 }
 
-/// The channel on which a node tells that it was given the lock with that key back.
+/// Returns the channel on which a node announces that the lock with that key was given back.
 pub(crate) fn release_channel(key: &[u8]) -> Vec<u8> {
     [b"{", key, b"}:released"].concat()
 }
 
-/// The channel on which Redisson's clients tell each other that the lock with that key was given back.
+/// Returns the channel on which Redisson's clients announce that the lock with that key was given back.
 pub(crate) fn redisson_channel(key: &[u8]) -> Vec<u8> {
     braced(b"redisson_lock__channel:", key)
 }
 
-/// Where a node keeps by what the numbers of reads are told from those of writes, of the read-write lock with that key.
+/// Returns the key by which a node distinguishes the numbers of reads from those of writes, for the read-write lock with
+/// that key.
 pub(crate) fn reads_key(key: &[u8]) -> Vec<u8> {
     [b"{", key, b"}:reads"].concat()
 }
 
-/// Where a node keeps who has reserved the lock with that key.
+/// Returns the key under which a node keeps the reservation of the lock with that key.
 pub(crate) fn reserved_key(key: &[u8]) -> Vec<u8> {
     [b"{", key, b"}:reserved"].concat()
 }
 
-/// Where a node keeps the queue of those who wait for the fair lock with that key.
+/// Returns the key under which a node keeps the queue of callers that wait for the fair lock with that key.
 pub(crate) fn queue_key(key: &[u8]) -> Vec<u8> {
     [b"{", key, b"}:queue"].concat()
 }
 
-/// Where a node keeps until when each of them is in that queue.
+/// Returns the key under which a node keeps the time at which each caller's place in that queue ends.
 pub(crate) fn queue_ends_key(key: &[u8]) -> Vec<u8> {
     [b"{", key, b"}:queue_ends"].concat()
 }
 
-/// The channel on which a node tells that a write waits for the read-write lock with that key.
+/// Returns the channel on which a node announces that a write waits for the read-write lock with that key.
 pub(crate) fn waiting_channel(key: &[u8]) -> Vec<u8> {
     [b"{", key, b"}:waiting"].concat()
 }
 
-/// With what the keys begin of the strings that live for as long as a read of the lock with that key, as Redisson has them.
+/// The beginning of the keys of the strings that live for as long as a read of the lock with that key, as Redisson has them.
 pub(crate) fn reads_prefix(key: &[u8]) -> Vec<u8> {
     braced(b"", key)
 }
 
-/// The string that lives for as long as that owner's read of the lock with that key.
+/// Returns the key of the string that lives for as long as that owner's read of the lock with that key.
 pub(crate) fn read_timeout_key(key: &[u8], owner: &[u8]) -> Vec<u8> {
     [reads_prefix(key).as_slice(), b":", owner, READ_TIMEOUT.as_bytes()].concat()
 }
 
-/// How such a key ends.
+/// The ending of such a key.
 pub(crate) const READ_TIMEOUT: &str = ":rwlock_timeout:1";
 
-/// The channel on which Redisson's clients tell each other that the read-write lock with that key was given back.
+/// Returns the channel on which Redisson's clients announce that the read-write lock with that key was given back.
 pub(crate) fn redisson_rwlock_channel(key: &[u8]) -> Vec<u8> {
     braced(b"redisson_rwlock:", key)
 }
 
-/// As Redisson does: a key that has braces already names its hash slot.
+/// As Redisson does: a key that contains braces already names its hash slot.
 fn braced(begin: &[u8], key: &[u8]) -> Vec<u8> {
     match key.contains(&b'{') {
         true => [begin, key].concat(),
@@ -339,17 +341,17 @@ fn braced(begin: &[u8], key: &[u8]) -> Vec<u8> {
     }
 }
 
-/// The channel by which a client wakes its own subscribers, by a `random` number of its own.
+/// Returns the channel by which a client wakes its own subscribers, with a `random` number of its own.
 pub(crate) fn wake_channel(prefix: &[u8], random: u128) -> Vec<u8> {
     [b"{", prefix, b"}:wake:", random_text(random).as_bytes()].concat()
 }
 
-/// Where a node keeps its mark.
+/// Returns the key under which a node keeps its mark.
 pub(crate) fn mark_key(prefix: &[u8]) -> Vec<u8> {
     [prefix, b"{quorlock}:mark"].concat()
 }
 
-/// The key that is written behind grants to see them replicated.
+/// Returns the key that is written behind grants to see them replicated.
 pub(crate) fn replicated_key(prefix: &[u8]) -> Vec<u8> {
     [prefix, b"{quorlock}:replicated"].concat()
 }

@@ -4,8 +4,8 @@
 
 //! Distributed locks for synchronous Rust: thread pools, batch jobs, command-line tools.
 //!
-//! A lock is held on a majority of independent Redis masters, so it survives the loss of a minority of them. Its holder can
-//! always tell how much longer it is valid.
+//! A lock is held on a majority of independent Redis masters, so it survives the loss of a minority of them. The holder can
+//! always tell for how much longer its lock is valid.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -27,15 +27,19 @@
 //!
 //! # Where to begin
 //!
-//! 1. **A client**: [`Quorlock::builder`] or [`Builder::from_env`] names the masters, and [`Builder`] documents each setting with its
-//!    default. Clone the [`Quorlock`] freely. New masters grant their first lock after [`max_ttl`](Builder::max_ttl), 10 s by default.
-//! 2. **A lock**: [`lock`](Quorlock::lock) waits, [`try_lock`](Quorlock::try_lock) does not, [`lock_within`](Quorlock::lock_within) takes
-//!    a [`Wait`] with a time, a channel that cancels it, or both, and [`with_lock`](Quorlock::with_lock) runs a closure.
-//! 3. **A result**: each of these returns `Result<Guard, Error>`. [`ErrorKind`] tells failures apart: [`Held`](ErrorKind::Held) by
-//!    another caller (`None` by [`OptionalGuard::optional`]), [`NoQuorum`](ErrorKind::NoQuorum), [`Lost`](ErrorKind::Lost) and others.
-//! 4. **A guard**: a [`Guard`] holds the lock and renews it until it is dropped. [`check`](Guard::check) and
-//!    [`remaining`](Guard::remaining) say whether it is still ours, [`lost`](Guard::lost) and [`on_lost`](Guard::on_lost) report a
-//!    loss, and [`token`](Guard::token) is the [`FencingToken`] for the storage that the lock protects.
+//! 1. **A client**: [`Quorlock::builder`] or [`Builder::from_env`] names the masters, and [`Builder`] documents each setting
+//!    with its default. Cloning a [`Quorlock`] is cheap. New masters grant their first lock after
+//!    [`max_ttl`](Builder::max_ttl), which defaults to 10 s.
+//! 2. **A lock**: [`lock`](Quorlock::lock) waits, [`try_lock`](Quorlock::try_lock) does not.
+//!    [`lock_within`](Quorlock::lock_within) takes a [`Wait`]: a time limit, a channel that cancels the wait, or both.
+//!    [`with_lock`](Quorlock::with_lock) runs a closure.
+//! 3. **A result**: each of these returns `Result<Guard, Error>`. [`ErrorKind`] tells failures apart:
+//!    [`Held`](ErrorKind::Held) by another caller ([`OptionalGuard::optional`] turns it into `None`),
+//!    [`NoQuorum`](ErrorKind::NoQuorum), [`Lost`](ErrorKind::Lost) and others.
+//! 4. **A guard**: a [`Guard`] holds the lock and renews it until the guard is dropped. [`check`](Guard::check) and
+//!    [`remaining`](Guard::remaining) say whether the lock is still ours, and [`lost`](Guard::lost) and
+//!    [`on_lost`](Guard::on_lost) report a loss. [`token`](Guard::token) is the [`FencingToken`] for the storage that the
+//!    lock protects.
 //!
 //! # Kinds of locks
 //!
@@ -49,8 +53,8 @@
 //! | [`Semaphore`] | [`Quorlock::semaphore`] | [`Guard`] | N at a time |
 //! | [`RateLimit`] | [`Quorlock::rate_limit`] | none | N calls in any window |
 //!
-//! A [`Handle`] has settings of its own (`ttl`, `renewal`, `max_hold`, `min_hold`). Code that is generic over kinds uses [`LockKind`] and
-//! [`LockGuard`].
+//! A [`Handle`] has settings of its own (`ttl`, `renewal`, `max_hold`, `min_hold`). Code that is generic over kinds uses
+//! [`LockKind`] and [`LockGuard`].
 //!
 //! # Pages
 //!
@@ -61,14 +65,14 @@
 //!
 //! # For operators
 //!
-//! [`Handle::holder`] and [`Quorlock::held_locks`] say who holds a lock, [`Handle::force_unlock`] takes it away, and
-//! [`Builder::diagnose`] finds the problems of a set of masters. Events go to the logger (crate `log`), or to the `tracing`
-//! subscriber if the program sets one.
+//! [`Handle::holder`] and [`Quorlock::held_locks`] report the holders of locks, and [`Handle::force_unlock`] takes a lock
+//! away from its holder. [`Builder::diagnose`] finds the problems of a set of masters. Events go to the logger (crate
+//! `log`), or to the `tracing` subscriber if the program sets one.
 //!
 //! # Features
 //!
-//! `tls` (`rediss://`), `serde` (settings from a file, tokens), `diagnosis` ([`Builder::diagnose`]), `embedded` (nodes in the process; needs
-//! a C compiler). None is on by default. The program `quorlock` is a crate of its own, `quorlock-cli`.
+//! `tls` (`rediss://`), `serde` (settings from a file, tokens), `diagnosis` ([`Builder::diagnose`]), `embedded` (nodes in
+//! the process; needs a C compiler). None is on by default. The program `quorlock` is a crate of its own, `quorlock-cli`.
 
 mod client;
 mod clock;
@@ -98,7 +102,7 @@ mod lock_guard;
 mod node;
 mod observe;
 pub mod guarantees {
-    // Of two targets of a link the first counts.
+    // If a link has two targets, the first one counts.
     //! [operations]: crate::operations
     //!
     #![doc = include_str!("../docs/guarantees.md")]
@@ -144,7 +148,8 @@ pub use core::base::HoldClass;
 pub use core::hold::{LossReason, RiskReason};
 pub use core::operate::{HeldAs, KeyLayout, LockState};
 pub use core::vote::FencingToken;
-/// The channels of [`Guard::lost`], [`Guard::at_risk`], [`Guard::asked`] and [`Wait::cancelled_by`], in the version that this crate uses.
+/// The channels of [`Guard::lost`], [`Guard::at_risk`], [`Guard::asked`] and [`Wait::cancelled_by`], in the version that this
+/// crate uses.
 #[doc(no_inline)]
 pub use crossbeam_channel;
 #[cfg(feature = "diagnosis")]

@@ -34,36 +34,36 @@ use crate::runtime::hold::Hold;
 /// ```
 #[allow(private_bounds, reason = "how a guard is made is nobody else's")]
 pub trait LockGuard: sealed::Guard + fmt::Debug + fmt::Display {
-    /// The names of the lock, without the key prefix: in order, and each of them once.
+    /// Returns the names of the lock, without the key prefix: sorted, and each of them once.
     fn names(&self) -> impl Iterator<Item = &[u8]> {
         self.guard().names()
     }
 
-    /// The owner of the lock's keys on the nodes, as [`Guard::owner`] says.
+    /// Returns the owner of the lock's keys on the nodes, as [`Guard::owner`] does.
     #[must_use]
     fn owner(&self) -> &str {
         self.guard().owner()
     }
 
-    /// The nodes that the lock rests on, as [`Guard::mode`] says.
+    /// Returns the basis of the lock, as [`Guard::mode`] does.
     #[must_use]
     fn mode(&self) -> Mode {
         self.guard().mode()
     }
 
-    /// The fencing token, as [`Guard::token`] says.
+    /// Returns the fencing token, as [`Guard::token`] does.
     #[must_use]
     fn token(&self) -> Option<FencingToken> {
         self.guard().token()
     }
 
-    /// The time for which the lock is certainly ours, as [`Guard::remaining`] says.
+    /// Returns the time for which the lock is certainly ours, as [`Guard::remaining`] does.
     #[must_use]
     fn remaining(&self) -> Duration {
         self.guard().remaining()
     }
 
-    /// Makes sure that the lock is still ours, as [`Guard::check`] does.
+    /// Checks that the lock is still ours, as [`Guard::check`] does.
     ///
     /// # Errors
     ///
@@ -72,40 +72,40 @@ pub trait LockGuard: sealed::Guard + fmt::Debug + fmt::Display {
         self.guard().check()
     }
 
-    /// Gets one message when the lock is lost, as [`Guard::lost`] says.
+    /// Returns the channel that gets one message when the lock is lost, as [`Guard::lost`] does.
     #[must_use]
     fn lost(&self) -> &Receiver<LossReason> {
         self.guard().lost()
     }
 
-    /// Has `callback` called when the lock is lost, as [`Guard::on_lost`] does.
+    /// Calls `callback` when the lock is lost, as [`Guard::on_lost`] does.
     fn on_lost(&self, callback: impl FnOnce(LossReason) + Send + 'static) {
         self.guard().on_lost(callback);
     }
 
-    /// Gets the latest message about the risk to the lock, as [`Guard::at_risk`] says.
+    /// Returns the channel that gets the latest message about the risk to the lock, as [`Guard::at_risk`] does.
     #[must_use]
     fn at_risk(&self) -> &Receiver<Risk> {
         self.guard().at_risk()
     }
 
-    /// Has `callback` called with each message about the risk to the lock, as [`Guard::on_at_risk`] does.
+    /// Calls `callback` with each message about the risk to the lock, as [`Guard::on_at_risk`] does.
     fn on_at_risk(&self, callback: impl FnMut(Risk) + Send + 'static) {
         self.guard().on_at_risk(callback);
     }
 
-    /// Gets the latest request to give the lock up, as [`Guard::asked`] says.
+    /// Returns the channel that gets the latest request to give the lock up, as [`Guard::asked`] does.
     #[must_use]
     fn asked(&self) -> &Receiver<ReleaseRequest> {
         self.guard().asked()
     }
 
-    /// Has `callback` called with each request to give the lock up, as [`Guard::on_asked`] does.
+    /// Calls `callback` with each request to give the lock up, as [`Guard::on_asked`] does.
     fn on_asked(&self, callback: impl FnMut(ReleaseRequest) + Send + 'static) {
         self.guard().on_asked(callback);
     }
 
-    /// Has the lock live for `ttl` from now on at least, as [`Guard::extend`] does.
+    /// Extends the lock, so that it lives for at least `ttl` from now, as [`Guard::extend`] does.
     ///
     /// # Errors
     ///
@@ -114,14 +114,14 @@ pub trait LockGuard: sealed::Guard + fmt::Debug + fmt::Display {
         self.guard().extend(ttl)
     }
 
-    /// Returns true if the lock is valid until its `max_hold` is over, as [`Guard::ends_by_max_hold`] does.
+    /// Returns true if the lock is valid until the end of its `max_hold`, as [`Guard::ends_by_max_hold`] does.
     #[doc(hidden)]
     #[must_use]
     fn ends_by_max_hold(&self) -> bool {
         self.guard().ends_by_max_hold()
     }
 
-    /// Has the lock free as soon as it is given back, as [`Guard::waive_min_hold`] does.
+    /// Frees the lock as soon as it is given back, as [`Guard::waive_min_hold`] does.
     fn waive_min_hold(&self) {
         self.guard().waive_min_hold();
     }
@@ -139,7 +139,7 @@ pub trait LockGuard: sealed::Guard + fmt::Debug + fmt::Display {
 /// The name in the compiler's message if such a guard is sent to another thread.
 pub(crate) trait GuardStaysOnItsThread {}
 
-/// A guard with this in it is neither `Send` nor `Sync`.
+/// A guard with this marker is neither `Send` nor `Sync`.
 pub(crate) type StaysOnItsThread =
     PhantomData<dyn GuardStaysOnItsThread + Unpin + UnwindSafe + RefUnwindSafe>;
 
@@ -156,8 +156,8 @@ pub(crate) mod sealed {
 
         fn into_guard(self) -> Shared;
 
-        /// The end of a critical section: whether it was protected. That a release which was sent has
-        /// not been confirmed does not matter for that.
+        /// Ends a critical section; fails if the section was not protected to its end. A sent release that was not confirmed
+        /// does not matter for that.
         fn finish(self) -> Result<(), Error> {
             match self.into_guard().unlock() {
                 Err(error) if error.kind() == ErrorKind::NoQuorum => Ok(()),

@@ -1,4 +1,4 @@
-//! The events that this crate tells, through `tracing`.
+//! The events that this crate reports through `tracing`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ pub(crate) fn node_down(fault: &NodeFault) {
 
 /// A node may have forgotten locks, and grants nothing to newcomers.
 pub(crate) fn quarantined(fault: &NodeFault, ready_in: Option<Duration>, max_ttl: Duration) {
-    // Not where it grants them already, without this node.
+    // Zero means that the set grants locks already, without this node.
     let ready_in = ready_in.filter(|ready_in| !ready_in.is_zero());
     let ready_in = ready_in.map(|ready_in| tracing::field::display(rounded(ready_in)));
     tracing::warn!(
@@ -39,7 +39,7 @@ pub(crate) fn admitted(node: &str) {
     tracing::info!(target: "quorlock", %node, "node is admitted");
 }
 
-/// A node's wall clock was set, as this client has seen.
+/// A node's wall clock was set, as this client has noticed.
 pub(crate) fn clock_was_set(node: &str, step: ClockStep, max_ttl: Duration) {
     match step {
         ClockStep::Forward(by) => tracing::warn!(
@@ -73,7 +73,7 @@ pub(crate) fn suspended(by: Duration) {
     );
 }
 
-/// For the sake of this node no lock is taken anywhere.
+/// No lock is taken anywhere, because of this node.
 pub(crate) fn conflict(fault: &NodeFault) {
     tracing::error!(
         target: "quorlock",
@@ -116,7 +116,7 @@ pub(crate) fn waits_for_itself(names: &Names) {
     );
 }
 
-/// The files of certificates cannot be used as they are now.
+/// The certificate files cannot be used in their present state.
 #[cfg(feature = "tls")]
 pub(crate) fn certificates_unusable(error: &crate::error::Error) {
     tracing::warn!(
@@ -145,7 +145,7 @@ pub(crate) fn release_dropped(node: &Arc<str>) {
     );
 }
 
-/// A node does not want to forget a lock. It is told again for a while, without another event.
+/// A node refuses to forget a lock. It gets the release again for a while, without another event.
 pub(crate) fn release_refused(fault: &NodeFault) {
     tracing::warn!(
         target: "quorlock",
@@ -155,7 +155,7 @@ pub(crate) fn release_refused(fault: &NodeFault) {
     );
 }
 
-/// A server does not let us hear of releases.
+/// A server does not let us subscribe to releases.
 pub(crate) fn not_listening(fault: &NodeFault) {
     tracing::warn!(
         target: "quorlock",
@@ -173,7 +173,7 @@ pub(crate) fn quorum_back() {
     tracing::info!(target: "quorlock", "a quorum can be reached again");
 }
 
-/// A key without expiry is in the way of a lock on these nodes.
+/// A key without expiry blocks a lock on these nodes.
 pub(crate) fn endless_key(names: &Names, nodes: &[Arc<str>]) {
     tracing::warn!(
         target: "quorlock",
@@ -186,7 +186,7 @@ pub(crate) fn endless_key(names: &Names, nodes: &[Arc<str>]) {
     );
 }
 
-/// Holders of a semaphore's permits give it another number of permits than this client, for longer than a moment.
+/// Holders of a semaphore's permits use another number of permits than this client, for longer than a moment.
 pub(crate) fn other_permits(names: &Names, here: u32, there: u64) {
     tracing::warn!(
         target: "quorlock",
@@ -269,7 +269,7 @@ pub(crate) fn asked(names: &Names, owner: &str, request: &ReleaseRequest) {
     );
 }
 
-/// An operator has a lock taken from these owners, as nodes have named them.
+/// An operator takes a lock away from these owners, as nodes have named them.
 pub(crate) fn forced(names: &Names, owners: &[Owner]) {
     const SHOWN: usize = 4;
     let shown: Vec<_> = owners.iter().take(SHOWN).map(Owner::to_string).collect();
@@ -282,7 +282,7 @@ pub(crate) fn forced(names: &Names, owners: &[Owner]) {
     );
 }
 
-/// A candidate with a thread of its own stands no more.
+/// A candidate with a thread of its own has stopped standing.
 pub(crate) fn candidate_ended(election: &[u8], error: &Error) {
     tracing::error!(
         target: "quorlock",
@@ -301,7 +301,7 @@ pub(crate) fn leader_panicked(election: &[u8]) {
     );
 }
 
-/// A subscriber of the events was so slow that too many of them waited.
+/// A subscriber of the events was so slow that too many events were waiting.
 pub(crate) fn events_dropped(how_many: u64) {
     tracing::warn!(
         target: "quorlock",
@@ -311,7 +311,7 @@ pub(crate) fn events_dropped(how_many: u64) {
     );
 }
 
-/// A callback has to do without a thread of its own, or waiters without a subscriber.
+/// A callback gets no thread of its own, or waiters get no subscriber.
 pub(crate) fn no_thread(error: &std::io::Error) {
     tracing::warn!(
         target: "quorlock",

@@ -1,9 +1,9 @@
-//! A lock that is held as `None` in place of an error.
+//! Calls that return `None` instead of an error if the lock is held.
 
 use crate::error::Error;
 use crate::with_lock::WithLockError;
 
-/// Makes an `Option` of the result of a call that takes a lock: `Ok(None)` where another caller holds it.
+/// Makes an `Option` of the result of a call that takes a lock: `Ok(None)` if another caller holds it.
 ///
 /// Bring it into scope with `use quorlock::OptionalGuard as _`.
 ///
@@ -21,7 +21,7 @@ use crate::with_lock::WithLockError;
 /// }
 /// ```
 pub trait OptionalGuard<T, E> {
-    /// `Ok(None)`, if the error is that the lock is [held](crate::ErrorKind::Held).
+    /// Returns `Ok(None)` if the error is that the lock is [held](crate::ErrorKind::Held).
     ///
     /// # Errors
     ///
@@ -39,7 +39,7 @@ impl<T> OptionalGuard<T, Error> for Result<T, Error> {
     }
 }
 
-/// Of [`try_with_lock`](crate::Quorlock::try_with_lock): `None`, and the closure has not run.
+/// For [`try_with_lock`](crate::Quorlock::try_with_lock): `None` if the lock is held, so that the closure has not run.
 impl<R> OptionalGuard<R, WithLockError<R>> for Result<R, WithLockError<R>> {
     fn optional(self) -> Result<Option<R>, WithLockError<R>> {
         match self {

@@ -1,10 +1,10 @@
-//! Which process this is, and which thread.
+//! The identity of this process and of its threads.
 //!
-//! A child made by `fork` has all of its parent's memory, and none of its threads.
-//! What another thread held at that moment, a lock in memory for example, nobody gives back in the child.
-//! So it must not touch anything of a client that was built before: whatever users call, and whatever
-//! they drop, asks first. Nor can it build a client: `parking_lot` has one table of sleeping threads for the
-//! whole process, and the child's still names its parent's, whose memory is reused for its own.
+//! A child made by `fork` has all of its parent's memory, and none of its threads. If another thread held a lock in memory
+//! at that moment, nobody gives it back in the child. So the child must not touch anything of a client that was built
+//! before: all calls and drops of users check the process first. Nor can it build a client: `parking_lot` has one table of
+//! sleeping threads for the whole process. In the child this table still names the parent's threads, whose memory is reused
+//! for the child's own.
 
 use std::cell::Cell;
 use std::process;
@@ -21,7 +21,7 @@ static BUILDER: AtomicU32 = AtomicU32::new(0);
 pub(crate) struct Process(u32);
 
 impl Process {
-    /// This one, which builds a client; `Closed`, in a child of one that has built one.
+    /// This process, which builds a client; `Closed` in a child of a process that has built one.
     pub(crate) fn builds() -> Result<Self, Error> {
         let me = process::id();
         match BUILDER.compare_exchange(0, me, Ordering::SeqCst, Ordering::SeqCst) {
@@ -30,7 +30,7 @@ impl Process {
         }
     }
 
-    /// Whether this one has built a client.
+    /// Returns true if this process has built a client.
     pub(crate) fn has_built() -> bool {
         BUILDER.load(Ordering::SeqCst) == process::id()
     }
@@ -39,7 +39,7 @@ impl Process {
         self.0 == process::id()
     }
 
-    /// `Closed`, in a child of it.
+    /// Returns `Closed` in a child of the process.
     pub(crate) fn check(self) -> Result<(), Error> {
         if self.is_this() {
             return Ok(());
@@ -51,7 +51,7 @@ impl Process {
     }
 }
 
-/// What the label of this process's owner texts is where none is set: its host and its process id.
+/// The default label of this process's owner texts: its host and its process id.
 pub(crate) fn default_label() -> String {
     label_of(&host(), process::id())
 }
@@ -67,17 +67,17 @@ fn host() -> String {
     std::env::var("COMPUTERNAME").unwrap_or_default()
 }
 
-/// A thread of this process; no two that live or lived have the same.
+/// A thread of this process. No other thread of its lifetime has the same number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ThreadNumber(u64);
 
 thread_local! {
-    /// Nothing in it has to be dropped, so it lives as long as its thread. `thread::current` panics when it is
-    /// called too late in a thread's end, and locks may be taken in the destructors of thread-locals.
+    /// The value needs no drop, so it lives as long as its thread. `thread::current` panics when it is called too late in a
+    /// thread's end, and locks may be taken in the destructors of thread-locals.
     static ME: Cell<Option<ThreadNumber>> = const { Cell::new(None) };
 }
 
-/// The calling thread; `None` where thread-locals are destroyed whatever they hold.
+/// The calling thread; `None` if thread-locals are destroyed even when they need no drop.
 pub(crate) fn this_thread() -> Option<ThreadNumber> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let number = |me: &Cell<Option<ThreadNumber>>| {

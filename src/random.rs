@@ -1,4 +1,4 @@
-//! Random numbers: for owners of locks, which no two attempts anywhere may share, and for pauses.
+//! Random numbers: for owners of locks, which must be unique for each attempt anywhere, and for pauses.
 
 use std::cell::RefCell;
 
@@ -6,7 +6,7 @@ use rand::distr::{Distribution, StandardUniform};
 use rand::rngs::{StdRng, SysRng};
 use rand::{RngExt, SeedableRng};
 
-/// Numbers made of one seed at most, as a generator of `rand`'s own would make them.
+/// The most numbers made from one seed, as in `rand`'s own generators.
 const RESEED_AFTER: u32 = 4_096;
 
 struct Generator {
@@ -21,36 +21,36 @@ impl Generator {
 }
 
 fn seeded() -> StdRng {
-    // Where the system has no randomness for us, owners would not be unique, and no lock safe.
+    // If the system had no randomness for us, owners would not be unique, and no lock safe.
     StdRng::try_from_rng(&mut SysRng).expect("the system gives randomness")
 }
 
 thread_local! {
-    /// Nothing in it has to be dropped, so it lives as long as its thread. `rand`'s own is destroyed with
-    /// the other thread-locals, in any order, and panics then: nobody could lock in a destructor.
+    /// The value needs no drop, so it lives as long as its thread. `rand`'s own generator is destroyed with the other
+    /// thread-locals, in any order, and panics after that: nobody could lock in a destructor.
     static GENERATOR: RefCell<Generator> = RefCell::new(Generator::new());
 }
 
-/// A random number: a fraction of one, if it is an `f64`.
+/// Returns a random number; an `f64` is a fraction of one.
 pub(crate) fn random<T>() -> T
 where
     StandardUniform: Distribution<T>,
 {
     let number = GENERATOR.try_with(|generator| {
         let mut generator = generator.borrow_mut();
-        // A child after a fork has the same generator as its parent, and makes nothing with it: only
-        // clients call this, and a child whose parent has built one can neither use nor build one.
+        // A forked child has the same generator as its parent, but never uses it: only clients call this, and a child whose
+        // parent has built a client can neither use nor build one.
         if generator.left == 0 {
             *generator = Generator::new();
         }
         generator.left -= 1;
         generator.numbers.random()
     });
-    // Where thread-locals are destroyed whatever they hold.
+    // Thread-locals may be destroyed even when they need no drop.
     number.unwrap_or_else(|_| random_afresh())
 }
 
-/// A random number that shares nothing with those of this thread.
+/// Returns a random number that is independent of the thread's generator.
 pub(crate) fn random_afresh<T>() -> T
 where
     StandardUniform: Distribution<T>,
@@ -81,7 +81,7 @@ mod tests {
         static LAST: RefCell<Option<AtEnd>> = const { RefCell::new(None) };
     }
 
-    /// Whichever of the thread's locals is destroyed first.
+    /// The order in which the thread's locals are destroyed does not matter.
     #[test]
     fn there_are_numbers_while_a_thread_ends() {
         let (sender, numbers) = channel();

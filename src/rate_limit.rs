@@ -1,4 +1,4 @@
-//! A limit of how often something is done in a time, across threads, processes and machines.
+//! A limit on the rate of calls, across threads, processes and machines.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,22 +8,23 @@ use crate::guard::Guard;
 use crate::semaphore::Semaphore;
 use crate::wait::Wait;
 
-/// A limit of calls to something else, such as a partner's API: so many in any period of a given length, a **sliding window**, across
-/// threads, processes and machines. From [`Quorlock::rate_limit`](crate::Quorlock::rate_limit).
+/// A limit on calls to something else, such as a partner's API: a number of calls in any period of a given length, a
+/// **sliding window**, across threads, processes and machines. From [`Quorlock::rate_limit`](crate::Quorlock::rate_limit).
 ///
-/// There is no guard to keep: [`acquire`](Self::acquire) returns when the call may be made, and the call counts from then on.
+/// There is no guard to keep: [`acquire`](Self::acquire) returns when the call may be made, and the call counts from then
+/// on.
 ///
-/// It is a [`Semaphore`] whose permits the masters keep for one window, from their grant on. So the promises for permits hold
-/// for each call: a majority of the masters knows of it, and no failover forgets it. **A window has at most 1,000 calls**: each
-/// of them is an entry that a master keeps, and looks at for some 2 µs whenever it is asked. For more, give each process a part of
-/// the limit, or use a limiter that counts, which costs less and promises less.
+/// It is a [`Semaphore`] whose permits the masters keep for one window from their grant on. So the promises for permits hold
+/// for each call: a majority of the masters knows about it, and no failover forgets it. **A window has at most 1,000
+/// calls**: each call is an entry that a master keeps, and checks at each request at about 2 µs per entry. For more calls,
+/// give each process a part of the limit, or use a limiter that counts, which costs less and promises less.
 ///
-/// [`acquire`](Self::acquire) returns as soon as a majority of the masters keeps the permit for the window. A process that dies
-/// in between leaves its permit for its TTL, which may be shorter than the window: one more call is possible then.
+/// [`acquire`](Self::acquire) returns as soon as a majority of the masters keeps the permit for the window. A process that
+/// dies before that leaves its permit for its TTL, which may be shorter than the window: one more call is then possible.
 ///
-/// All users of a name must agree on the number of calls: see [`Semaphore`] for a number that is changed. Windows may differ: each
-/// permit is kept for the window of the client that took it. **The name is that of a semaphore**: to limit the calls at a time as
-/// well, use a semaphore with another name.
+/// All users of a name must agree on the number of calls: see [`Semaphore`] for changing the number. Windows may differ:
+/// each permit is kept for the window of the client that took it. **The name is that of a semaphore**: to limit the number
+/// of concurrent calls as well, use a semaphore with another name.
 ///
 /// # Examples
 ///
@@ -56,31 +57,31 @@ impl RateLimit {
         Self { permits: semaphore.min_hold(window), window }
     }
 
-    /// The name of the limit, without the key prefix: as it was given, also if it cannot be used.
+    /// Returns the name of the limit, without the key prefix: as it was given, also if it cannot be used.
     #[must_use]
     pub fn name(&self) -> &[u8] {
         self.permits.name()
     }
 
-    /// The name of the limit as text; `None` if it is not valid UTF-8.
+    /// Returns the name of the limit as text; `None` if it is not valid UTF-8.
     #[must_use]
     pub fn name_str(&self) -> Option<&str> {
         self.permits.name_str()
     }
 
-    /// How many calls are allowed in a window.
+    /// Returns the number of calls that are allowed in a window.
     #[must_use]
     pub const fn calls(&self) -> u32 {
         self.permits.permits()
     }
 
-    /// How long the window is.
+    /// Returns the length of the window.
     #[must_use]
     pub const fn window(&self) -> Duration {
         self.window
     }
 
-    /// The same limit, for `count` calls at a time in place of one: all of them are allowed, or none.
+    /// The same limit, for `count` calls at a time instead of one: all of them are allowed, or none.
     pub fn many(&self, count: u32) -> Self {
         Self { permits: self.permits.many(count), ..*self }
     }
@@ -89,21 +90,22 @@ impl RateLimit {
     ///
     /// # Errors
     ///
-    /// Those of [`Semaphore::acquire`]; [`Config`](ErrorKind::Config), too, for a window of nothing, or of more than 24 hours.
+    /// Those of [`Semaphore::acquire`]. [`Config`](ErrorKind::Config) also for a window of zero, or of more than 24 hours.
     pub fn acquire(&self) -> Result<(), Error> {
         self.acquire_within(Wait::forever())
     }
 
-    /// Counts one more call, if it is allowed now.
+    /// Counts one more call if it is allowed now.
     ///
     /// # Errors
     ///
-    /// [`Held`](ErrorKind::Held) if it is not allowed, with the time until it may be; and those of [`acquire`](Self::acquire).
+    /// [`Held`](ErrorKind::Held) if the call is not allowed, with the time until it may be. Those of
+    /// [`acquire`](Self::acquire).
     pub fn try_acquire(&self) -> Result<(), Error> {
         self.acquire_within(Duration::ZERO)
     }
 
-    /// Waits until one more call is allowed, for no longer than `timeout`.
+    /// Waits until one more call is allowed, for at most `timeout`.
     ///
     /// # Errors
     ///
@@ -112,7 +114,7 @@ impl RateLimit {
         self.acquire_within(timeout)
     }
 
-    /// Waits until one more call is allowed, within the time that `wait` says, as
+    /// Waits until one more call is allowed, within the limits of `wait`, as
     /// [`Quorlock::lock_within`](crate::Quorlock::lock_within) does.
     ///
     /// # Errors
@@ -128,8 +130,8 @@ impl RateLimit {
     }
 }
 
-/// Gives the permit back, which the masters keep for the window. It was granted, so the call is allowed although they cannot
-/// be told.
+/// Gives the permit back, and the masters keep it for the window. The permit was granted, so the call is allowed even if the
+/// masters cannot be told.
 fn keep(permit: Guard) -> Result<(), Error> {
     match permit.unlock() {
         Err(error) if error.kind() != ErrorKind::NoQuorum => Err(error),
@@ -137,7 +139,7 @@ fn keep(permit: Guard) -> Result<(), Error> {
     }
 }
 
-/// The kind and the name, in quotes: for messages.
+/// The kind and the quoted name, for messages.
 impl fmt::Display for RateLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         crate::ident::write_with_names(f, "rate limit", std::iter::once(self.name()))

@@ -10,12 +10,12 @@ pub(crate) const LONGEST_REASON: usize = 256;
 /// A message of [`Guard::asked`](crate::Guard::asked): somebody asks the holder to give the lock up, by
 /// [`Handle::ask_to_release`](crate::Handle::ask_to_release).
 ///
-/// It is a request, and forces nothing: the holder ends its work in order, and then gives the lock back, or goes on.
+/// The request forces nothing: the holder finishes its work in order and then gives the lock back, or continues.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct ReleaseRequest {
-    /// The reason that was given: at most 256 bytes without control characters; may be empty. Any client of the nodes may have
-    /// written it.
+    /// The reason of the request: at most 256 bytes without control characters; may be empty. Any client of the nodes may
+    /// have written it.
     pub reason: String,
 }
 
@@ -42,7 +42,7 @@ impl fmt::Display for ReleaseRequest {
     }
 }
 
-/// An error for a reason that is too long, or that no terminal should show.
+/// Returns an error for a reason that is too long, or that no terminal should show.
 pub(crate) fn check_reason(reason: &str) -> Result<(), Error> {
     if reason.len() > LONGEST_REASON {
         let message = format!(

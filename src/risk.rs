@@ -9,17 +9,17 @@ use crate::error::{Grouped, NodeFault};
 
 /// A message of [`Guard::at_risk`](crate::Guard::at_risk).
 ///
-/// `Display` shows it as a sentence without the lock's name, for a log: "at risk of being lost in 2.3 s: too few nodes confirm its
-/// renewals (redis://10.0.0.1: connection refused; ..)".
+/// `Display` shows it as a sentence without the lock's name, for a log: "at risk of being lost in 2.3 s: too few nodes
+/// confirm its renewals (redis://10.0.0.1: connection refused; ..)".
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Risk {
-    /// The lock is lost when that time is over, unless a renewal is confirmed before. Renewals go on.
+    /// The lock is lost when that time is over, unless a renewal is confirmed before. Renewals continue.
     #[non_exhaustive]
     AtRisk {
-        /// The time that was left of the validity when this was told: [`Guard::remaining`](crate::Guard::remaining) of then.
+        /// The validity left at the time of this message, as [`Guard::remaining`](crate::Guard::remaining) reported it then.
         remaining: Duration,
-        /// Why it is at risk.
+        /// The reason why it is at risk.
         reason: RiskReason,
         /// The fault of each node that has not confirmed the last renewal, or is known to be down; empty if the renewal is late.
         faults: Vec<NodeFault>,
@@ -27,7 +27,7 @@ pub enum Risk {
     /// A majority has confirmed a renewal, or an [`extend`](crate::Guard::extend), since the warning.
     #[non_exhaustive]
     Recovered {
-        /// The time that was left of the validity when this was told.
+        /// The validity left at the time of this message.
         remaining: Duration,
     },
 }
@@ -39,7 +39,7 @@ impl Risk {
         matches!(self, Self::AtRisk { .. })
     }
 
-    /// The time that was left of the validity when this was told.
+    /// Returns the validity left at the time of this message.
     #[must_use]
     pub const fn remaining(&self) -> Duration {
         match self {

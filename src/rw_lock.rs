@@ -1,4 +1,4 @@
-//! The read-write lock as users hold it.
+//! The read-write lock that users hold.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -12,33 +12,33 @@ use crate::kinds::{ReadGuard, Reading, WriteGuard, Writing};
 use crate::wait::Wait;
 use crate::with_lock::WithLockError;
 
-/// A lock by name that any number of holders have to read, or one to write; from
-/// [`Quorlock::rw_lock`](crate::Quorlock::rw_lock), with settings of its own.
+/// A lock by name, held by any number of readers or by one writer; from [`Quorlock::rw_lock`](crate::Quorlock::rw_lock),
+/// with settings of its own.
 ///
-/// Its holds belong to the thread that took them: to a thread of one client, which is a
-/// [`Quorlock`](crate::Quorlock) and its clones.
+/// Its holds belong to the thread that took them: to a thread of one client, which is a [`Quorlock`](crate::Quorlock) and
+/// its clones.
 ///
-/// - Who reads may read again, and who writes may read and write again, at once and without asking a node.
-/// - Who only reads cannot write: it would wait for itself. [`write`](Self::write) says
-///   [`WouldDeadlock`](crate::ErrorKind::WouldDeadlock) at once, and [`try_write`](Self::try_write) says [`Held`](crate::ErrorKind::Held). Take the lock
-///   to write first, and [`downgrade`](WriteGuard::downgrade) it.
-/// - Threads of one client that read share one hold on the nodes, where their TTLs are the same, the lock is renewed, and
-///   there is no [`max_hold`](Self::max_hold).
-/// - Each hold on the nodes ends by itself, if its client does not renew it: a reader that crashes keeps writers out for
-///   its TTL, however many others read.
-/// - Readers and writers take turns while both wait, in the order in which their calls began: those who come to read while somebody
-///   waits to write go behind it, and those who come to write while somebody waits to read go behind that one. A caller that
-///   gives up is in nobody's way; one that dies keeps others out for 2 s at most, or for a second and two
-///   [node timeouts](crate::Builder::node_timeout), if that is longer. A thread that reads already goes on. So it
-///   must not wait for another thread that is about to read: that one may wait for a writer, and the writer for the first.
+/// - A reader may read again, and a writer may read and write again, at once and without asking a node.
+/// - A thread that only reads cannot write, since it would wait for itself. [`write`](Self::write) fails with
+///   [`WouldDeadlock`](crate::ErrorKind::WouldDeadlock) at once, and [`try_write`](Self::try_write) with
+///   [`Held`](crate::ErrorKind::Held). Take the lock for writing first, and [`downgrade`](WriteGuard::downgrade) it.
+/// - Reading threads of one client share one hold on the nodes if their TTLs are the same, the lock is renewed, and there is
+///   no [`max_hold`](Self::max_hold).
+/// - Each hold on the nodes ends by itself if its client does not renew it: a reader that crashes keeps writers out for its
+///   TTL, however many others read.
+/// - Readers and writers take turns while both wait, in the order in which their calls began. A reader that comes while a
+///   writer waits goes behind it, and a writer that comes while a reader waits goes behind that reader. A caller that gives
+///   up blocks nobody. A caller that dies keeps others out for at most 2 s, or for one second and two [node
+///   timeouts](crate::Builder::node_timeout) if that is longer. A thread that reads already is not held up by waiting
+///   writers. So it must not wait for another thread that is about to read: that thread may wait for a writer, and the
+///   writer for the first thread.
 ///
 /// [`Token`](crate::Guard::token)s of reads are ordered against those of writes only: a storage that keeps the largest token
 /// refuses writes of a writer that has lost the lock, and may be read under any token.
 ///
-/// On the nodes it is what Redisson's `RReadWriteLock` of the same key is: with an empty
-/// [`key_prefix`](crate::Builder::key_prefix) and one node that both use, the two exclude and wake each other. Redisson
-/// knows nothing of quorums, quarantine, and clocks, nor of turns, so a lock that is shared with it rests on that one
-/// node alone.
+/// On the nodes it equals Redisson's `RReadWriteLock` of the same key. With an empty
+/// [`key_prefix`](crate::Builder::key_prefix) and one node that both use, the two exclude and wake each other. Redisson does
+/// not support quorums, quarantine, clock checks or turns, so a lock that is shared with it depends on that one node alone.
 ///
 /// # Examples
 ///
@@ -78,50 +78,55 @@ impl RwLock {
         Self { reading, writing }
     }
 
-    /// The name of the lock, without the key prefix: as it was given, also if it cannot be locked.
+    /// Returns the name of the lock, without the key prefix: as it was given, also if it cannot be locked.
     #[must_use]
     pub fn name(&self) -> &[u8] {
         self.writing.name()
     }
 
-    /// The name of the lock as text; `None` if it is not valid UTF-8.
+    /// Returns the name of the lock as text; `None` if it is not valid UTF-8.
     #[must_use]
     pub fn name_str(&self) -> Option<&str> {
         self.writing.name_str()
     }
 
-    /// How long a hold lives without being extended, in the range that [`Builder::ttl`](crate::Builder::ttl) states. Defaults
-    /// to what is set there.
+    /// Sets the time for which a hold lives without being extended, in the range that [`Builder::ttl`](crate::Builder::ttl)
+    /// states. Defaults to the client's setting.
     pub fn ttl(self, ttl: Duration) -> Self {
         Self { reading: self.reading.ttl(ttl), writing: self.writing.ttl(ttl) }
     }
 
-    /// Whether holds are renewed, as [`Builder::renewal`](crate::Builder::renewal) describes. Defaults to what is set there.
+    /// Sets the renewal of holds, as [`Builder::renewal`](crate::Builder::renewal) describes. Defaults to the client's
+    /// setting.
     pub fn renewal(self, renewal: Renewal) -> Self {
         Self { reading: self.reading.renewal(renewal), writing: self.writing.renewal(renewal) }
     }
 
-    /// The longest time for a hold in all, as [`Builder::max_hold`](crate::Builder::max_hold) describes. Defaults to what is
-    /// set there; [`Duration::MAX`] lifts that limit. Threads that read with a limit do not share a hold on the nodes.
+    /// Sets the longest time for a hold in all, as [`Builder::max_hold`](crate::Builder::max_hold) describes. Defaults to
+    /// the client's setting; [`Duration::MAX`] removes the limit. Threads that read with a limit do not share a hold on the
+    /// nodes.
     pub fn max_hold(self, max_hold: Duration) -> Self {
         Self { reading: self.reading.max_hold(max_hold), writing: self.writing.max_hold(max_hold) }
     }
 
-    /// How long the lock is kept at least from a write on, although that is given back earlier, as
-    /// [`Builder::min_hold`](crate::Builder::min_hold) describes. Defaults to what is set there; [`Duration::ZERO`] lifts that
-    /// minimum. What is only read is not kept, nor is a write that was [downgraded](WriteGuard::downgrade).
+    /// Sets the shortest time for which the lock is kept from the start of a write, even if it is given back earlier, as
+    /// [`Builder::min_hold`](crate::Builder::min_hold) describes. Defaults to the client's setting; [`Duration::ZERO`]
+    /// removes the minimum. The minimum does not apply to reads, nor to a write that was
+    /// [downgraded](WriteGuard::downgrade).
     pub fn min_hold(self, min_hold: Duration) -> Self {
         Self { writing: self.writing.min_hold(min_hold), ..self }
     }
 
-    /// How long before the end of its validity a hold is at risk, as [`Builder::risk_margin`](crate::Builder::risk_margin)
-    /// describes. Defaults to what is set there. Threads that read with different margins do not share a hold on the nodes.
+    /// Sets the time before the end of its validity from which a hold is at risk, as
+    /// [`Builder::risk_margin`](crate::Builder::risk_margin) describes. Defaults to the client's setting. Threads that read
+    /// with different margins do not share a hold on the nodes.
     pub fn risk_margin(self, margin: Duration) -> Self {
         let Self { reading, writing } = self;
         Self { reading: reading.risk_margin(margin), writing: writing.risk_margin(margin) }
     }
 
-    /// Takes the lock to read; waits as long as somebody writes, or waits to write. All else is as with [`Quorlock::lock`](crate::Quorlock::lock).
+    /// Takes the lock for reading; waits while another thread writes, or waits to write. Otherwise it works like
+    /// [`Quorlock::lock`](crate::Quorlock::lock).
     ///
     /// A thread that reads the lock, or writes it, gets one more guard at once.
     ///
@@ -132,7 +137,7 @@ impl RwLock {
         self.reading.lock()
     }
 
-    /// Takes the lock to read, if that is possible now, as [`Quorlock::try_lock`](crate::Quorlock::try_lock) does.
+    /// Takes the lock for reading if that is possible now, as [`Quorlock::try_lock`](crate::Quorlock::try_lock) does.
     ///
     /// # Errors
     ///
@@ -141,8 +146,8 @@ impl RwLock {
         self.reading.try_lock()
     }
 
-    /// Takes the lock to read, if that is possible within `timeout`, as [`Quorlock::try_lock_for`](crate::Quorlock::try_lock_for)
-    /// does.
+    /// Takes the lock for reading if that is possible within `timeout`, as
+    /// [`Quorlock::try_lock_for`](crate::Quorlock::try_lock_for) does.
     ///
     /// # Errors
     ///
@@ -151,7 +156,7 @@ impl RwLock {
         self.reading.try_lock_for(timeout)
     }
 
-    /// Takes the lock to read, if that is possible by `deadline`, as
+    /// Takes the lock for reading if that is possible by `deadline`, as
     /// [`Quorlock::try_lock_until`](crate::Quorlock::try_lock_until) does.
     ///
     /// # Errors
@@ -161,7 +166,7 @@ impl RwLock {
         self.reading.try_lock_until(deadline)
     }
 
-    /// Takes the lock to read, if that is possible within the time that `wait` says, as
+    /// Takes the lock for reading if that is possible within the limits of `wait`, as
     /// [`Quorlock::lock_within`](crate::Quorlock::lock_within) does.
     ///
     /// # Errors
@@ -171,7 +176,7 @@ impl RwLock {
         self.reading.lock_within(wait)
     }
 
-    /// Runs `critical` while holding the lock to read, as [`Quorlock::with_lock`](crate::Quorlock::with_lock) does.
+    /// Runs `critical` while holding the lock for reading, as [`Quorlock::with_lock`](crate::Quorlock::with_lock) does.
     ///
     /// # Errors
     ///
@@ -183,7 +188,7 @@ impl RwLock {
         self.reading.with_lock(critical)
     }
 
-    /// Runs `critical`, which returns a `Result`, while holding the lock to read, as
+    /// Runs `critical`, which returns a `Result`, while holding the lock for reading, as
     /// [`Quorlock::with_lock_fallible`](crate::Quorlock::with_lock_fallible) does.
     ///
     /// # Errors
@@ -196,29 +201,31 @@ impl RwLock {
         self.reading.with_lock_fallible(critical)
     }
 
-    /// Takes the lock to write; waits as long as others read or write it. All else is as with [`Quorlock::lock`](crate::Quorlock::lock).
+    /// Takes the lock for writing; waits while others read or write it. Otherwise it works like
+    /// [`Quorlock::lock`](crate::Quorlock::lock).
     ///
     /// A thread that writes the lock gets one more guard at once.
     ///
     /// # Errors
     ///
-    /// Those of [`Quorlock::lock`](crate::Quorlock::lock); [`WouldDeadlock`](crate::ErrorKind::WouldDeadlock) if the calling
+    /// Those of [`Quorlock::lock`](crate::Quorlock::lock). [`WouldDeadlock`](crate::ErrorKind::WouldDeadlock) if the calling
     /// thread has a [`ReadGuard`] of this lock, and no [`WriteGuard`].
     pub fn write(&self) -> Result<WriteGuard, Error> {
         self.writing.lock()
     }
 
-    /// Takes the lock to write, if that is possible now, as [`Quorlock::try_lock`](crate::Quorlock::try_lock) does.
+    /// Takes the lock for writing if that is possible now, as [`Quorlock::try_lock`](crate::Quorlock::try_lock) does.
     ///
     /// # Errors
     ///
-    /// Those of [`Quorlock::try_lock`](crate::Quorlock::try_lock). To a thread that reads the lock, it is [`Held`](crate::ErrorKind::Held).
+    /// Those of [`Quorlock::try_lock`](crate::Quorlock::try_lock). A thread that reads the lock gets
+    /// [`Held`](crate::ErrorKind::Held).
     pub fn try_write(&self) -> Result<WriteGuard, Error> {
         self.writing.try_lock()
     }
 
-    /// Takes the lock to write, if that is possible within `timeout`, as [`Quorlock::try_lock_for`](crate::Quorlock::try_lock_for)
-    /// does.
+    /// Takes the lock for writing if that is possible within `timeout`, as
+    /// [`Quorlock::try_lock_for`](crate::Quorlock::try_lock_for) does.
     ///
     /// # Errors
     ///
@@ -227,7 +234,7 @@ impl RwLock {
         self.writing.try_lock_for(timeout)
     }
 
-    /// Takes the lock to write, if that is possible by `deadline`, as
+    /// Takes the lock for writing if that is possible by `deadline`, as
     /// [`Quorlock::try_lock_until`](crate::Quorlock::try_lock_until) does.
     ///
     /// # Errors
@@ -237,23 +244,23 @@ impl RwLock {
         self.writing.try_lock_until(deadline)
     }
 
-    /// Takes the lock to write, if that is possible within the time that `wait` says, as
+    /// Takes the lock for writing if that is possible within the limits of `wait`, as
     /// [`Quorlock::lock_within`](crate::Quorlock::lock_within) does.
     ///
     /// # Errors
     ///
-    /// Those of [`Quorlock::lock_within`](crate::Quorlock::lock_within); [`WouldDeadlock`](crate::ErrorKind::WouldDeadlock), where `wait` has no limit of time,
-    /// if the calling thread has a [`ReadGuard`] of this lock, and no [`WriteGuard`].
+    /// Those of [`Quorlock::lock_within`](crate::Quorlock::lock_within). [`WouldDeadlock`](crate::ErrorKind::WouldDeadlock)
+    /// if `wait` has no time limit, and the calling thread has a [`ReadGuard`] of this lock and no [`WriteGuard`].
     pub fn write_within<'a>(&self, wait: impl Into<Wait<'a>>) -> Result<WriteGuard, Error> {
         self.writing.lock_within(wait)
     }
 
-    /// Runs `critical` while holding the lock to write, as [`Quorlock::with_lock`](crate::Quorlock::with_lock) does.
+    /// Runs `critical` while holding the lock for writing, as [`Quorlock::with_lock`](crate::Quorlock::with_lock) does.
     ///
     /// # Errors
     ///
-    /// Those of [`Quorlock::with_lock`](crate::Quorlock::with_lock); [`WouldDeadlock`](crate::ErrorKind::WouldDeadlock) if the calling
-    /// thread has a [`ReadGuard`] of this lock, and no [`WriteGuard`].
+    /// Those of [`Quorlock::with_lock`](crate::Quorlock::with_lock). [`WouldDeadlock`](crate::ErrorKind::WouldDeadlock) if
+    /// the calling thread has a [`ReadGuard`] of this lock, and no [`WriteGuard`].
     pub fn with_write<R>(
         &self,
         critical: impl FnOnce(&WriteGuard) -> R,
@@ -261,13 +268,14 @@ impl RwLock {
         self.writing.with_lock(critical)
     }
 
-    /// Runs `critical`, which returns a `Result`, while holding the lock to write, as
+    /// Runs `critical`, which returns a `Result`, while holding the lock for writing, as
     /// [`Quorlock::with_lock_fallible`](crate::Quorlock::with_lock_fallible) does.
     ///
     /// # Errors
     ///
-    /// Those of [`Quorlock::with_lock_fallible`](crate::Quorlock::with_lock_fallible); [`WouldDeadlock`](crate::ErrorKind::WouldDeadlock) if the calling
-    /// thread has a [`ReadGuard`] of this lock, and no [`WriteGuard`].
+    /// Those of [`Quorlock::with_lock_fallible`](crate::Quorlock::with_lock_fallible).
+    /// [`WouldDeadlock`](crate::ErrorKind::WouldDeadlock) if the calling thread has a [`ReadGuard`] of this lock, and no
+    /// [`WriteGuard`].
     pub fn with_write_fallible<T, E: From<Error>>(
         &self,
         critical: impl FnOnce(&WriteGuard) -> Result<T, E>,
@@ -275,29 +283,31 @@ impl RwLock {
         self.writing.with_lock_fallible(critical)
     }
 
-    /// How many [`ReadGuard`]s of this lock the calling thread has; 0, if it has none. Asks no node.
+    /// Returns the number of [`ReadGuard`]s of this lock that the calling thread has; 0 if it has none. Asks no node.
     ///
-    /// Guards of a lock that is lost count until they are dropped. A guard that was leaked counts for ever.
+    /// Guards of a lost lock count until they are dropped. A guard that was leaked counts for ever.
     #[must_use]
     pub fn read_hold_count(&self) -> usize {
         self.reading.hold_count_of_this_thread()
     }
 
-    /// How many [`WriteGuard`]s of this lock the calling thread has, as [`read_hold_count`](Self::read_hold_count) says.
+    /// Returns the number of [`WriteGuard`]s of this lock that the calling thread has, as
+    /// [`read_hold_count`](Self::read_hold_count) does.
     #[must_use]
     pub fn write_hold_count(&self) -> usize {
         self.writing.hold_count_of_this_thread()
     }
 
-    /// Whether the calling thread has a [`WriteGuard`] of this lock, and the lock is certainly not lost. Asks no node.
+    /// Returns true if the calling thread has a [`WriteGuard`] of this lock, and the lock is certainly not lost. Asks no
+    /// node.
     ///
-    /// The answer is as old as that of [`Guard::check`](crate::Guard::check): it may be wrong the next moment.
+    /// Like the answer of [`Guard::check`](crate::Guard::check), this one may be out of date the next moment.
     #[must_use]
     pub fn is_write_locked_by_current_thread(&self) -> bool {
         self.writing.is_held_by_this_thread()
     }
 
-    /// Who holds the lock, to read or to write, as [`Handle::holder`] says.
+    /// Returns the nodes' report on the readers or the writer of the lock, as [`Handle::holder`] does.
     ///
     /// # Errors
     ///
@@ -306,7 +316,7 @@ impl RwLock {
         self.writing.holder()
     }
 
-    /// Whether somebody may hold the lock, to read or to write, as [`Handle::is_locked`] says.
+    /// Returns true if the lock may be held for reading or writing, as [`Handle::is_locked`] does.
     ///
     /// # Errors
     ///
@@ -315,7 +325,7 @@ impl RwLock {
         self.writing.is_locked()
     }
 
-    /// The time after which the lock may be free, as [`Handle::remaining_ttl`] says.
+    /// Returns the time after which the lock may be free, as [`Handle::remaining_ttl`] does.
     ///
     /// # Errors
     ///
@@ -324,7 +334,7 @@ impl RwLock {
         self.writing.remaining_ttl()
     }
 
-    /// Takes the lock from all who read it, or from who writes it, as [`Handle::force_unlock`] does. **It breaks the
+    /// Takes the lock away from all readers, or from the writer, as [`Handle::force_unlock`] does. **It breaks mutual
     /// exclusion, on purpose.**
     ///
     /// # Errors
@@ -335,7 +345,7 @@ impl RwLock {
     }
 }
 
-/// The kind and the name, in quotes: for messages.
+/// The kind and the quoted name, for messages.
 impl fmt::Display for RwLock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write_with_names(f, "rw_lock", self.writing.names())

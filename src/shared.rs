@@ -1,4 +1,4 @@
-//! What the clones of one client share, and the handles that it gives out.
+//! The state that the clones of one client and their handles share.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -11,9 +11,9 @@ use crate::runtime::exit;
 /// Ends with the last clone, while guards may keep the coordinator alive for longer.
 pub(crate) struct Shared {
     pub(crate) coordinator: Arc<Coordinator>,
-    /// Whether its end waits for the releases that are queued. Not once it was closed.
+    /// True if the end of this value waits for the queued releases. False once the client was closed.
     pub(crate) waits: AtomicBool,
-    /// Those that were started along with this client, and end after it.
+    /// The nodes that were started along with this client. They end after it.
     #[cfg(feature = "embedded")]
     pub(crate) nodes: std::sync::OnceLock<crate::embedded::Nodes>,
 }
@@ -21,7 +21,7 @@ pub(crate) struct Shared {
 impl Drop for Shared {
     fn drop(&mut self) {
         if !self.coordinator.process.is_this() {
-            // It is the parent's, and never dropped here.
+            // The coordinator is the parent's, and never dropped in the child.
             std::mem::forget(self.coordinator.clone());
             #[cfg(feature = "embedded")]
             std::mem::forget(self.nodes.get().cloned());

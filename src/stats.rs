@@ -1,30 +1,31 @@
 //! Figures about the nodes, for monitoring.
 
-/// What a [`Quorlock`](crate::Quorlock) has done with one node since it was built.
+/// The figures of a [`Quorlock`](crate::Quorlock) about one node since the client was built.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NodeStats {
     /// The node's URL, without user and password.
     pub node: String,
-    /// Whether the connection is up.
+    /// True if the connection is up.
     pub connected: bool,
-    /// Why the node cannot be used at present, and what to do: it cannot be reached, or it has a problem, such as several servers
-    /// under its address. `None`: nothing is wrong with it, as far as is known. It may be in quarantine.
+    /// The reason why the node cannot be used at present, and the remedy. Either the node cannot be reached, or it has a
+    /// problem, such as several servers under its address. `None` if nothing is known to be wrong with the node; it may be
+    /// in quarantine.
     pub fault: Option<String>,
-    /// Writes to the connection. Each carries all requests that were waiting.
+    /// Number of writes to the connection. Each write carries all requests that were waiting.
     pub writes: u64,
-    /// Requests in those writes, each as often as it was written. Each is a call of a script, unless there
-    /// were several: one call then makes all of them that it can.
+    /// Number of requests in those writes; a repeated request counts each time. Each request is one call of a script, but
+    /// one call makes as many as it can of several waiting requests.
     pub scripts: u64,
-    /// Releases that wait for the node to come back; and those that it has refused, and is told again.
+    /// Number of releases that wait for the node to come back, or that it has refused and gets again.
     pub kept_releases: usize,
-    /// Locks of which the node tells when they are given back, since somebody waits for them, or did
-    /// lately. None of them: no connection for that either.
+    /// Number of locks whose releases the node reports, since somebody waits for them, or did lately. If there are none,
+    /// there is no connection for these reports either.
     pub listened_to: usize,
 }
 
 impl NodeStats {
-    /// Those of a node that nothing is known of.
+    /// The figures of a node about which nothing is known.
     pub(crate) fn unknown(node: &str) -> Self {
         Self {
             node: node.to_owned(),

@@ -1,7 +1,8 @@
-//! The words in messages that a program may have words of its own for.
+//! The terms in messages that a program can replace with its own.
 //!
-//! Messages name settings, calls of the library, and sections of `OPERATIONS.md`. The users of a program know none of these: it has
-//! options, or a file with other names. So each of them is a [`Term`], and no message has one as plain text.
+//! Messages name settings, calls of the library, and sections of `OPERATIONS.md`. The users of a program know none of these:
+//! the program has options, or a file with other names. So each of these names is a [`Term`], and no message contains one as
+//! plain text.
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -12,23 +13,23 @@ static WORDS: OnceLock<Box<Words>> = OnceLock::new();
 
 /// A term in messages that the users of a program may know by another name: see [`set_terms`].
 ///
-/// `Display` shows it as messages of this process do.
+/// `Display` shows the term as it is in messages of this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Term {
-    /// A setting, by its call of the [`Builder`](crate::Builder): such as `max_ttl`.
+    /// A setting, named by its method of the [`Builder`](crate::Builder), such as `max_ttl`.
     Setting(&'static str),
-    /// A call that a message recommends: `Quorlock::admit`, or `restart_quarantine(false)`.
+    /// A call that a message recommends, such as `Quorlock::admit` or `restart_quarantine(false)`.
     Call(&'static str),
-    /// A section of [`operations`](crate::operations), by its heading: such as `Access lists`.
+    /// A section of [`operations`](crate::operations), named by its heading, such as `Access lists`.
     Section(&'static str),
 }
 
-/// Replaces the names of settings, calls and sections in all messages of this process: errors, events and
-/// reports. `words` returns the text for a term, and `None` where the library's own word is right.
+/// Replaces the names of settings, calls and sections in all messages of this process: errors, events and reports. `words`
+/// returns the text for a term, or `None` to keep the library's own name.
 ///
-/// It is for programs with options or a file of settings. Call it before anything else, as one sets a logger: texts that are
-/// there already stay as they are. Only the first call in a process counts.
+/// For programs with options or a settings file. Call it before anything else, as with a logger: existing texts do not
+/// change. Only the first call in a process counts.
 ///
 /// # Examples
 ///
@@ -54,7 +55,7 @@ impl fmt::Display for Term {
             (Some(word), _) => f.write_str(&word),
             (None, Self::Setting(word) | Self::Call(word)) => f.write_str(word),
             (None, Self::Section(title)) => {
-                // The address has the name by which rustdoc links a heading.
+                // Rustdoc links a heading by this name.
                 let anchor = title.to_lowercase().replace(' ', "-");
                 let version = env!("CARGO_PKG_VERSION");
                 write!(
@@ -71,7 +72,7 @@ macro_rules! terms {
         $(pub(crate) const $name: Term = Term::$kind($word);)+
 
         impl Term {
-            /// All terms that messages have, for a program to test that it has a word for each.
+            /// All terms that occur in messages, so that a program can test that it has a text for each.
             pub const ALL: &[Self] = &[$($name),+];
         }
     };
@@ -104,7 +105,7 @@ terms! {
     ANOTHER_CONFIGURATION = Section("Changes with all clients stopped"),
 }
 
-/// The commands that the manual's example of an access list allows.
+/// Returns the commands that the manual's example of an access list allows.
 #[cfg(all(test, feature = "diagnosis"))]
 pub(crate) fn allowed_commands() -> impl Iterator<Item = &'static str> {
     let mut lines = include_str!("../OPERATIONS.md").lines();
@@ -116,7 +117,7 @@ pub(crate) fn allowed_commands() -> impl Iterator<Item = &'static str> {
 mod tests {
     use super::*;
 
-    /// A heading is linked by its letters, digits and hyphens.
+    /// A heading's link consists of its letters, digits and hyphens.
     #[test]
     fn each_section_is_there() {
         let manual = include_str!("../OPERATIONS.md");

@@ -1,4 +1,4 @@
-//! Fencing tokens that are read back from where they were written.
+//! Reading fencing tokens back from storage.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,7 +8,7 @@ use crate::core::vote::FencingToken;
 /// The number or text is not a [`FencingToken`]: tokens are whole numbers from 1 to 2^63 - 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidToken {
-    /// The number or the text, which is in quotes, and not too long.
+    /// The number, or the text in quotes and not too long.
     given: String,
 }
 
@@ -27,7 +27,7 @@ impl From<InvalidToken> for crate::Error {
     }
 }
 
-/// Reads back a token that a storage has kept. It fails for 0, which often stands for "no token yet", and beyond 2^63 - 1.
+/// Reads back a token that a storage has kept. Fails for 0, which often stands for "no token yet", and above 2^63 - 1.
 ///
 /// # Examples
 ///
@@ -50,7 +50,7 @@ impl TryFrom<u64> for FencingToken {
     }
 }
 
-/// Reads back a token from a signed column, as databases have. It fails for 0 and for negative numbers.
+/// Reads back a token from a signed column of a database. Fails for 0 and for negative numbers.
 impl TryFrom<i64> for FencingToken {
     type Error = InvalidToken;
 
@@ -60,19 +60,19 @@ impl TryFrom<i64> for FencingToken {
     }
 }
 
-/// Reads back a token from the digits that it is displayed with.
+/// Reads back a token from the digits of its display form.
 impl FromStr for FencingToken {
     type Err = InvalidToken;
 
     fn from_str(text: &str) -> Result<Self, InvalidToken> {
-        // The parser of numbers takes a plus sign, which no token is displayed with.
+        // The number parser accepts a plus sign, which no displayed token has.
         let digits = Some(text).filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
         let value = digits.and_then(|digits| digits.parse().ok());
         value.and_then(Self::of_value).ok_or_else(|| InvalidToken { given: format!("{text:.40?}") })
     }
 }
 
-/// As a number.
+/// Serialized as a number.
 #[cfg(feature = "serde")]
 #[cfg_attr(docsrs, doc(cfg(feature = "serde")))]
 impl serde::Serialize for FencingToken {
@@ -81,7 +81,7 @@ impl serde::Serialize for FencingToken {
     }
 }
 
-/// From a number.
+/// Deserialized from a number.
 #[cfg(feature = "serde")]
 #[cfg_attr(docsrs, doc(cfg(feature = "serde")))]
 impl<'de> serde::Deserialize<'de> for FencingToken {

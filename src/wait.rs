@@ -1,4 +1,4 @@
-//! How long a call waits for a lock that is held.
+//! The time for which a call waits for a lock that is held.
 
 use std::time::{Duration, Instant};
 
@@ -8,19 +8,19 @@ use crate::clock;
 use crate::core::acquire::Patience;
 use crate::core::base::Time;
 
-/// How long a call waits for a lock: a limit of time, a channel that cancels it, or both.
+/// The limits of a call's wait for a lock: a time, a channel that cancels the wait, or both.
 ///
-/// [`Quorlock::lock_within`](crate::Quorlock::lock_within) and all calls like it take one. A [`Duration`], an [`Instant`] and a
-/// reference to a [`Receiver`] turn into one.
+/// [`Quorlock::lock_within`](crate::Quorlock::lock_within) and all calls like it take a `Wait`. A [`Duration`], an
+/// [`Instant`] and a reference to a [`Receiver`] convert into one.
 ///
-/// - If the time is over, the call fails with [`Held`](crate::ErrorKind::Held), or with whatever else was in the way, such as
-///   [`NoQuorum`](crate::ErrorKind::NoQuorum) and [`Quarantined`](crate::ErrorKind::Quarantined). A time of zero, or in the past, is
-///   one try.
-/// - If the channel fires, the call fails with [`Cancelled`](crate::ErrorKind::Cancelled). **To stop all calls, drop the last
-///   sender.** A message stops only one of them, for it is taken from the channel. A sender that is dropped by mistake cancels
-///   every later call.
+/// - When the time is over, the call fails with [`Held`](crate::ErrorKind::Held), or with the obstacle that it met, such as
+///   [`NoQuorum`](crate::ErrorKind::NoQuorum) or [`Quarantined`](crate::ErrorKind::Quarantined). A time of zero, or in the
+///   past, means one try.
+/// - When the channel fires, the call fails with [`Cancelled`](crate::ErrorKind::Cancelled). **To stop all calls, drop the
+///   last sender.** A message stops only one of them, since that call takes it from the channel. A sender that is dropped by
+///   mistake cancels every later call.
 /// - The channel is one of [`quorlock::crossbeam_channel`](crate::crossbeam_channel), the version that this crate uses.
-/// - A reference to a channel alone means no limit of time.
+/// - A reference to a channel alone sets no time limit.
 ///
 /// # Examples
 ///
@@ -53,29 +53,29 @@ enum Limit {
     None,
     For(Duration),
     Until(Instant),
-    /// A time that has begun.
+    /// A limit that has already begun to count.
     At(Time),
 }
 
 impl Wait<'static> {
-    /// Waits as long as it takes, as [`Quorlock::lock`](crate::Quorlock::lock) does.
+    /// Waits for as long as it takes, as [`Quorlock::lock`](crate::Quorlock::lock) does.
     pub const fn forever() -> Self {
         Self { limit: Limit::None, cancel: None }
     }
 
-    /// Waits for that time at most. It begins with the call that takes this.
+    /// Waits for at most that time, which begins with the call that takes this value.
     pub const fn up_to(time: Duration) -> Self {
         Self { limit: Limit::For(time), cancel: None }
     }
 
-    /// Waits until `deadline` at most.
+    /// Waits at most until `deadline`.
     pub const fn until(deadline: Instant) -> Self {
         Self { limit: Limit::Until(deadline), cancel: None }
     }
 }
 
 impl<'a> Wait<'a> {
-    /// The same, unless `cancel` fires first. It replaces a channel that was given before.
+    /// Adds a channel: the wait ends early if `cancel` fires. It replaces a channel that was given before.
     pub fn cancelled_by<'b>(self, cancel: &'b Receiver<()>) -> Wait<'b> {
         Wait { limit: self.limit, cancel: Some(cancel) }
     }

@@ -1,17 +1,16 @@
-//! What `with_lock` answers where it cannot answer the closure's result alone.
+//! The error of `with_lock`: no lock, or a result that came with a lost lock.
 
 use std::error::Error as StdError;
 use std::fmt;
 
 use crate::error::{Error, ErrorKind};
 
-/// Why [`Quorlock::with_lock`](crate::Quorlock::with_lock) failed: the closure has not run, or it has, and
-/// here is its result.
+/// The reason why [`Quorlock::with_lock`](crate::Quorlock::with_lock) failed. Either the closure has not run, or it has, and
+/// the error contains its result.
 ///
-/// It turns into an [`Error`], so `?` works in a function that returns one; then the result is dropped. `?` makes a
-/// `Box<dyn std::error::Error>` of it, and an error of `anyhow`, with the result in it: that has to own
-/// what it consists of then, and for `anyhow` be `Send` and `Sync`. Anywhere else, write
-/// `.map_err(quorlock::Error::from)?`.
+/// It converts into an [`Error`], which drops the result, so `?` works in a function that returns an [`Error`]. `?` also
+/// converts it into a `Box<dyn std::error::Error>` or an error of `anyhow`, which keep the result. The result must then own
+/// its data, and be `Send` and `Sync` for `anyhow`. Anywhere else, write `.map_err(quorlock::Error::from)?`.
 ///
 /// # Examples
 ///
@@ -39,24 +38,24 @@ use crate::error::{Error, ErrorKind};
 pub enum WithLockError<R> {
     /// The lock was not taken, and the closure has not run.
     NotLocked(Error),
-    /// The closure has run, but perhaps not alone: the lock was lost meanwhile.
+    /// The closure has run, but perhaps not alone, since the lock was lost meanwhile.
     Lost {
-        /// Says how: its kind is [`Lost`](ErrorKind::Lost). In a process that the closure made by `fork` it is
-        /// [`Closed`](ErrorKind::Closed).
+        /// The loss: its kind is [`Lost`](ErrorKind::Lost), or [`Closed`](ErrorKind::Closed) in a process that the closure
+        /// made by `fork`.
         error: Error,
-        /// What the closure returned.
+        /// The closure's result.
         result: R,
     },
 }
 
 impl<R> WithLockError<R> {
-    /// What sort of failure it is.
+    /// Returns the kind of the failure.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         self.error().kind()
     }
 
-    /// The error without the closure's result.
+    /// Returns the error without the closure's result.
     #[must_use]
     pub fn error(&self) -> &Error {
         match self {
@@ -64,7 +63,7 @@ impl<R> WithLockError<R> {
         }
     }
 
-    /// The closure's result; `None` if it has not run.
+    /// Returns the closure's result; `None` if the closure has not run.
     #[must_use]
     pub fn into_result(self) -> Option<R> {
         match self {
@@ -89,7 +88,7 @@ impl<R> fmt::Display for WithLockError<R> {
     }
 }
 
-/// Without the closure's result, so that `unwrap` and `expect` work whatever that is.
+/// Leaves out the closure's result, so that `unwrap` and `expect` work for any type of result.
 impl<R> fmt::Debug for WithLockError<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -101,5 +100,5 @@ impl<R> fmt::Debug for WithLockError<R> {
     }
 }
 
-/// It reads as the [`Error`] does and, as that one, has no source: a report shows nothing twice.
+/// It reads like the [`Error`] and, like that, has no source: a report shows nothing twice.
 impl<R> StdError for WithLockError<R> {}

@@ -1,4 +1,4 @@
-//! Who holds a lock, and how an operator takes it from a holder that does not give it back.
+//! Reports on a lock's holder, and the forced release by an operator of a lock that its holder does not give back.
 
 mod support;
 
@@ -17,7 +17,7 @@ use support::{Server, Servers, wait_until};
 const NAME: &str = "orders/42";
 const KEY: &str = "quorlock:orders/42";
 
-/// Long enough for a busy machine to keep every lock of a test alive, and never to be waited for.
+/// Long enough for a busy machine to keep every lock of a test alive. No test waits for its end.
 const TTL: Duration = Duration::from_secs(60);
 const LIMIT: Duration = Duration::from_secs(20);
 
@@ -25,7 +25,7 @@ fn tombstone(owner: &str) -> String {
     format!("{KEY}{{{owner}}}:forced")
 }
 
-/// Clients that give up on a node that hangs a while before the test does.
+/// Settings of clients that give up on a hung node well before the test does.
 fn builder(servers: &Servers) -> Builder {
     fresh(servers.urls()).ttl(TTL).max_ttl(TTL).node_timeout(Duration::from_secs(2))
 }
@@ -73,7 +73,7 @@ fn the_nodes_say_who_holds_a_lock_and_for_how_long() {
     }
 }
 
-/// A label may have in it what stands between the parts of an owner.
+/// A label may contain the characters that separate the parts of an owner.
 #[test]
 fn holders_of_every_kind_have_the_label_of_their_client() {
     let servers = Servers::start(1);
@@ -91,7 +91,7 @@ fn holders_of_every_kind_have_the_label_of_their_client() {
     }
 }
 
-/// It was lost, and the lock goes on with another reader. Then its field is there, and the string of its read is not.
+/// The read was lost, and the lock goes on with another reader. The field of the lost read remains, its string does not.
 #[test]
 fn a_reader_whose_read_is_over_is_no_holder_whatever_its_label() {
     let servers = Servers::start(1);
@@ -113,7 +113,7 @@ fn whatever_is_under_a_name_is_told_without_harm() {
     let lock = operator.mutex(NAME);
     let everywhere =
         |command: &[&str]| servers.iter().for_each(|server| drop(server.command(command)));
-    // Another library's lock.
+    // A lock of another library.
     everywhere(&["HSET", KEY, "uuid:1", "1"]);
     everywhere(&["PEXPIRE", KEY, "60000"]);
     let report = lock.holder().expect("all are healthy");
@@ -122,7 +122,7 @@ fn whatever_is_under_a_name_is_told_without_harm() {
     assert!(lock.force_unlock().expect("all are healthy"));
     assert!(!lock.is_locked().expect("all are healthy"));
     assert!(!lock.force_unlock().expect("all are healthy"), "nobody has it");
-    // Control characters, by another client.
+    // An owner with control characters, set by another client.
     for server in servers.iter() {
         server.command_bytes(&[b"SET", KEY.as_bytes(), b"a\n\x1b[2J\xff", b"PX", b"60000"]);
     }
@@ -130,7 +130,7 @@ fn whatever_is_under_a_name_is_told_without_harm() {
     assert!(report.contains(r"held by a\n\x1b[2J\xff (exclusive, 3 nodes"), "{report}");
     assert!(!report.contains('\u{1b}'));
     assert!(lock.force_unlock().expect("all are healthy"));
-    // What is no lock stays.
+    // A key that is no lock stays.
     everywhere(&["SET", KEY, "data"]);
     assert_eq!(lock.remaining_ttl().expect("all are healthy"), Some(Duration::MAX));
     let error = lock.force_unlock().expect_err("it has no expiry");
@@ -147,7 +147,7 @@ fn whatever_is_under_a_name_is_told_without_harm() {
     assert_eq!(error.kind(), ErrorKind::InvalidName);
 }
 
-/// Contenders that have shared the nodes: nobody holds it, and it is not free either.
+/// Contenders have shared the nodes: the lock has no holder, but it is not free either.
 #[test]
 fn keys_on_too_few_nodes_are_no_holder() {
     let servers = Servers::start(3);
@@ -169,7 +169,7 @@ fn a_forced_lock_is_free_at_once_and_its_holder_hears_of_it() {
         let [holder, waiter, operator] = [(); 3].map(|()| patient(&servers, TTL));
         let guard = holder.mutex(NAME).ttl(Duration::from_secs(12)).lock().expect("it is free");
         let (owner, token) = (guard.owner().to_owned(), guard.token());
-        // Else an attempt of the waiter could have its key where this one is not yet, and be forced as well.
+        // Otherwise an attempt of the waiter could have its key where this one is missing, and be forced as well.
         wait_until("all nodes have it", LIMIT, || {
             servers.iter().all(|server| server.get(KEY).is_some())
         });
@@ -200,7 +200,7 @@ fn a_forced_lock_is_free_at_once_and_its_holder_hears_of_it() {
     }
 }
 
-/// As the program `quorlock` does it for one of its processes that was killed.
+/// The program `quorlock` does so for one of its processes that was killed.
 #[test]
 fn a_lock_is_taken_from_the_owner_that_is_named_and_from_no_other() {
     for n in [1, 5] {
@@ -237,9 +237,9 @@ fn forced_between_extensions(force: &str) -> (Servers, Quorlock, String, bool) {
         let words = ["EVAL", force, "3", KEY, &tombstone(&owner), "no such read"];
         let words = [&words[..], &told, &[&owner]].concat();
         let taken = server.command(&words);
-        // The last one is given back once the holder knows that it has lost two.
+        // The release of the last key comes once the holder knows that it has lost two.
         assert!(taken == redis::Value::Int(1) || guard.check().is_err(), "{taken:?}");
-        // Asks all three, and waits for a majority.
+        // The extension asks all three nodes, and waits for a majority.
         drop(guard.extend(TTL));
         wait_until("the node has answered", LIMIT, || {
             server.get(KEY).is_some() || server.get(&tombstone(&owner)).is_some()
@@ -258,7 +258,7 @@ fn no_renewal_between_two_deletions_brings_a_forced_lock_back() {
     assert!(servers.iter().all(|server| server.get(KEY).as_deref() != Some(owner.as_str())));
 }
 
-/// The nodes are told one after the other, and forget it at once.
+/// The nodes get the force one after the other, and keep no tombstone.
 #[test]
 fn without_tombstones_renewals_bring_it_back() {
     let force = include_str!("../lua/node/force.lua");
@@ -347,7 +347,7 @@ fn without_a_majority_nothing_is_forced_and_each_node_says_why() {
     assert_eq!(lock.holder().expect_err("closed").kind(), ErrorKind::Closed);
 }
 
-/// Nodes that may have forgotten locks are believed where they name a holder, and not where they know of none.
+/// Nodes that may have forgotten locks are believed if they name a holder, but not if they know of none.
 #[test]
 fn a_node_in_quarantine_does_not_say_that_a_lock_is_free() {
     let server = Server::start();
@@ -365,7 +365,7 @@ fn a_node_in_quarantine_does_not_say_that_a_lock_is_free() {
     assert!(!lock.is_locked().expect("it answers"));
 }
 
-/// What nodes keep of a lock that was given back is nobody's, and can be forced open as well.
+/// A lock that nodes keep after its release has no holder, but can be forced open as well.
 #[test]
 fn a_lock_that_is_kept_is_told_and_forced_open_for_good() {
     let servers = Servers::start(3);
@@ -385,7 +385,7 @@ fn a_lock_that_is_kept_is_told_and_forced_open_for_good() {
     assert!(lock.force_unlock().expect("all are healthy"));
     assert!(!lock.is_locked().expect("all are healthy"));
 
-    // A holder that has not heard of it has no node keep it either.
+    // The release by a holder that has not noticed the force makes no node keep the lock either.
     let guard = job.lock().expect("it is free");
     assert!(lock.force_unlock().expect("all are healthy"));
     drop(guard);

@@ -1,5 +1,5 @@
-//! Which masters grant locks, and to whom: new ones, replicas, servers with two names, and clients that
-//! do not agree.
+//! Masters that grant locks, and the clients that they serve: new masters, replicas, servers with two names, and clients
+//! that disagree.
 
 mod support;
 
@@ -10,7 +10,7 @@ use support::{Server, Servers, wait_until};
 
 /// The longest TTL, and so the length of a quarantine.
 const MAX_TTL: Duration = Duration::from_secs(4);
-/// Never to be waited for.
+/// A limit that is never reached.
 const LIMIT: Duration = Duration::from_secs(60);
 const MARK: &str = "quorlock:{quorlock}:mark";
 
@@ -42,7 +42,7 @@ fn error_of(locks: &Quorlock) -> Error {
     locks.try_lock("orders/42").expect_err("the lock must not be granted")
 }
 
-/// What is said of each node, as users see it.
+/// The texts of an error, as users see them.
 fn told(error: &Error) -> String {
     format!("{error:?} {error}")
 }
@@ -86,7 +86,7 @@ fn who_knows_that_nothing_is_held_need_not_wait() {
     drop(locks.lock("orders/42").expect("nothing is waited for"));
 }
 
-/// What was forgotten after the operator's word is not what they spoke of.
+/// The operator's admission does not cover locks that are forgotten after it.
 #[test]
 fn the_word_of_an_operator_is_of_one_quarantine_only() {
     let mut servers = Servers::start(1);
@@ -98,8 +98,8 @@ fn the_word_of_an_operator_is_of_one_quarantine_only() {
     });
 }
 
-/// Clients that wait a quarantine out, one after the other for a short time each, see its end all the
-/// same: it is not begun anew by each of them.
+/// Clients that wait for the end of a quarantine, one after the other for a short time each, still see it: none of
+/// them restarts it.
 #[test]
 fn clients_that_come_and_go_do_not_prolong_a_quarantine() {
     let servers = Servers::start(3);
@@ -145,7 +145,7 @@ fn one_server_with_two_addresses_has_one_vote() {
     assert_eq!(servers[0].get("quorlock:orders/42"), None, "nothing is left behind");
 }
 
-/// Whoever differs takes no lock anywhere, and is told in what; the others go on.
+/// A client with other settings takes no lock, and its error names the difference. The other clients go on.
 #[test]
 fn clients_of_one_set_must_agree() {
     let servers = Servers::start(3);
@@ -170,7 +170,7 @@ fn clients_of_one_set_must_agree() {
     drop(ours.lock("orders/42").expect("nobody has harmed the set"));
 }
 
-/// An operator who has moved a set to another configuration deletes the old marks.
+/// An operator who has moved a set to another configuration must delete the old marks.
 #[test]
 fn the_marks_of_clients_that_are_gone_are_deleted_by_hand() {
     let servers = Servers::start(3);
@@ -186,7 +186,7 @@ fn the_marks_of_clients_that_are_gone_are_deleted_by_hand() {
     drop(locks.lock("orders/42").expect("the set is theirs after a quarantine"));
 }
 
-/// One master of two configurations comes back empty: that makes room for neither.
+/// If one master of two configurations comes back empty, neither configuration becomes valid.
 #[test]
 fn one_empty_master_does_not_let_two_configurations_live_side_by_side() {
     let mut servers = Servers::start(3);
@@ -201,7 +201,7 @@ fn one_empty_master_does_not_let_two_configurations_live_side_by_side() {
     });
 }
 
-/// A user who may not probe the server gets no lock, and reads why.
+/// A user without the permission to probe the server gets no lock, and an error with the reason.
 #[test]
 fn a_user_who_may_not_probe_is_told_what_is_missing() {
     let servers = Servers::start(3);
@@ -219,7 +219,7 @@ fn a_user_who_may_not_probe_is_told_what_is_missing() {
     assert!(!told(&error).contains("secret"));
 }
 
-/// `restart_quarantine(false)` is for sets of which nothing depends, and no wait is what it is for.
+/// `restart_quarantine(false)` is meant for sets on which nothing depends, so that they never wait.
 #[test]
 fn a_set_without_quarantine_waits_for_nothing() {
     let mut servers = Servers::start(3);

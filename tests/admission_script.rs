@@ -1,5 +1,5 @@
-//! The scripts that probe a node and change its mark, and that check it, on real servers: what they show, what
-//! they refuse to change, and what servers do with their ids.
+//! The scripts that probe a node, change its mark, and check it, on real servers: their answers, the changes that
+//! they refuse, and the changes of a server's ids.
 
 mod support;
 
@@ -14,7 +14,7 @@ const KEY: &str = "quorlock:{quorlock}:mark";
 const NONE: &str = "0000000000000000000000000000000000000000";
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// What the script has answered.
+/// The answer of the script.
 #[derive(Debug)]
 struct Seen {
     changed: bool,
@@ -43,7 +43,7 @@ fn probe(server: &Server) -> Seen {
     try_run(server, ADMIT, ["", "", "", ""]).expect("a server that answers")
 }
 
-/// The change from `old` to `new` that was decided on by `seen`.
+/// Changes the mark from `old` to `new`, if the node is still as `seen`.
 fn change_with(script: &str, server: &Server, seen: &Seen, old: &str, new: &str) -> Seen {
     try_run(server, script, [old, new, &seen.run, &seen.repl]).expect("a server that answers")
 }
@@ -52,7 +52,7 @@ fn change(server: &Server, seen: &Seen, old: &str, new: &str) -> Seen {
     change_with(ADMIT, server, seen, old, new)
 }
 
-/// The time of a server that is as it was seen; `None`: it is not.
+/// The time of a server that is unchanged, or `None` if it has changed.
 fn check_with(script: &str, server: &Server, mark: &str, repl: &str) -> Option<(u64, u64)> {
     let reply = server.command(&["EVAL", script, "1", KEY, mark, repl]);
     let fields: Vec<u64> = from_redis_value(reply).expect("the shape that the header states");
@@ -74,7 +74,7 @@ fn info(server: &Server, section: &str, field: &str) -> String {
     line.unwrap_or_else(|| panic!("no {field} in {text}")).to_owned()
 }
 
-/// A server that does not wait for further replicas before it sends its data to the first.
+/// A server that sends its data to the first replica without waiting for further ones.
 fn prompt() -> Server {
     Server::start_with(&["--repl-diskless-sync-delay", "0"])
 }
@@ -234,7 +234,7 @@ fn a_promoted_server_names_the_id_that_it_had_as_a_replica() {
     assert_ne!(promoted.repl, as_replica.repl);
     assert!(!change(&second, &as_replica, "one", "two").changed, "decided on before");
 
-    // And back: the first one never stopped, and has its own mark again, by way of the second.
+    // And back: the first server never stopped, and has got its own mark again, through the second one.
     replicate(&first, &second);
     first.command(&["REPLICAOF", "NO", "ONE"]);
     let back = probe(&first);
@@ -263,7 +263,7 @@ fn a_check_shows_the_time_of_a_server_that_is_as_it_was_seen() {
     let without = CHECK.replace("mark ~= (ARGV[1] ~= '' and ARGV[1])", "false");
     assert_ne!(without, CHECK);
     assert!(check_with(&without, &server, "two", &seen.repl).is_some());
-    // A server that is out of memory is checked all the same.
+    // A server that is out of memory can still be checked.
     server.command(&["CONFIG", "SET", "maxmemory", "1"]);
     assert!(check(&server, "one", &seen.repl).is_some());
     assert_eq!(server.get(KEY).as_deref(), Some("one"), "a check changes nothing");
@@ -338,7 +338,7 @@ fn the_permissions_of_every_client_are_enough() {
     assert!(refusals.iter().any(|refusal| says.contains(refusal)), "{says}");
 }
 
-/// Each condition of the change is needed: without it, a change goes through that must not.
+/// Each condition of the change is needed: without it, a forbidden change goes through.
 #[test]
 fn without_any_of_its_conditions_the_script_overwrites_what_it_must_not() {
     let (master, replica) = (prompt(), prompt());

@@ -1,5 +1,5 @@
-//! The attack that no Redis lock withstands: a majority of the masters forgets a lock that is held.
-//! Whoever wants it meanwhile does not get it, and the holder keeps it.
+//! An attack that other Redis locks do not withstand: a majority of the masters forgets a held lock.
+//! No other client gets the lock meanwhile, and the holder keeps it.
 
 mod support;
 
@@ -14,12 +14,12 @@ use support::clients::{admitted, wait_connected};
 use support::proxy::Proxy;
 use support::{Server, Servers, wait_until};
 
-/// Of the locks, and the longest that there is: so a quarantine lasts as long.
+/// The TTL of the locks, and the longest TTL, so that a quarantine is as long.
 const TTL: Duration = Duration::from_secs(10);
-/// Never to be waited for.
+/// A limit that is never reached.
 const LIMIT: Duration = Duration::from_secs(60);
 const NAME: &str = "orders/42";
-/// How many of the five masters forget.
+/// The number of masters that forget, of five.
 const MAJORITY: usize = 3;
 
 fn builder(urls: &[String]) -> Builder {
@@ -44,14 +44,14 @@ fn lock(locks: &Quorlock) -> Guard {
 fn waiter(locks: Quorlock) -> Receiver<Guard> {
     let (sender, receiver) = bounded(1);
     thread::spawn(move || {
-        // The test is over, where nobody takes the guard.
+        // The receiver is gone if the test is over.
         let _ = sender.send(lock(&locks));
     });
     receiver
 }
 
-/// While `guard` is held for longer than any lock can be that is not renewed, and so for longer than a
-/// quarantine lasts, nobody else gets it; once it is given back, both others do.
+/// Holds `guard` for longer than a quarantine, and so for longer than any lock lives without a renewal. No other client gets
+/// the lock meanwhile. Once it is given back, both others get it.
 fn nobody_else_gets_it(urls: &[String], second: Quorlock, guard: Guard) {
     let attacked = Instant::now();
     let newcomer = builder(urls).build().expect("the settings are valid");
@@ -103,7 +103,7 @@ fn three_of_five_masters_are_killed_and_come_back_empty() {
     nobody_else_gets_it(&urls, second, guard);
 }
 
-/// Without the quarantine that very attack makes two holders.
+/// Without the quarantine the same attack makes two holders.
 #[test]
 fn without_the_quarantine_there_are_two_holders() {
     let mut servers = Servers::start(5);
@@ -131,7 +131,7 @@ fn three_of_five_masters_are_flushed() {
     nobody_else_gets_it(&urls, second, guard);
 }
 
-/// Flushed again and again, before any renewal and in quarantines: the holder keeps its lock.
+/// The masters are flushed again and again, before any renewal and in quarantines. The holder keeps its lock.
 #[test]
 fn all_masters_are_flushed_time_and_again() {
     let servers = Servers::start(5);
@@ -149,8 +149,8 @@ fn all_masters_are_flushed_time_and_again() {
     nobody_else_gets_it(&urls, second, guard);
 }
 
-/// The clients' connections stay open, to a proxy: nobody is told that there is another server behind
-/// it. Its holder renews by hand, so that no request is on its way during the restarts.
+/// The clients' connections to a proxy stay open, so no client sees that the server behind it has
+/// changed. The holder renews by hand, so that no request is on its way during the restarts.
 #[test]
 fn restarts_are_hidden_behind_proxies() {
     let mut servers = Servers::start(5);
@@ -161,7 +161,7 @@ fn restarts_are_hidden_behind_proxies() {
     wait_connected(&second);
     let mutex = first.mutex(NAME).renewal(Renewal::Manual);
     let guard = mutex.lock().expect("a majority is healthy");
-    // The slower masters' answers are on their way, or one was too slow to grant it and is asked again.
+    // The answers of slow masters are still on their way, or a master was too slow to grant the lock and is asked again.
     wait_until("all masters have granted it", LIMIT, || {
         guard.extend(TTL).expect("a majority is healthy");
         servers.iter().all(|server| server.get("quorlock:orders/42").is_some())
@@ -171,7 +171,7 @@ fn restarts_are_hidden_behind_proxies() {
     (0..MAJORITY).for_each(|node| servers[node].restart_empty());
     guard.extend(TTL).expect("three masters have forgotten it, and granted it to nobody");
     assert!(second.try_lock(NAME).is_err(), "two clients hold the lock");
-    // Besides these a client looks now and then, over a connection of its own, which server answers.
+    // Two connections stay. Now and then a client makes a third one, to see which server answers.
     for (before, now) in before.iter().zip(connections()) {
         let kept = before.intersection(&now).count();
         assert!(kept >= 2, "the restarts were not hidden: {before:?} {now:?}");
@@ -182,7 +182,7 @@ fn restarts_are_hidden_behind_proxies() {
     drop(second.lock(NAME).expect("the quarantine ends"));
 }
 
-/// Replicas that were behind take the places of three masters.
+/// Replicas that lag behind take the places of three masters.
 #[test]
 fn replicas_are_promoted_in_the_place_of_three_masters() {
     let mut servers = Servers::start(5);
@@ -202,7 +202,7 @@ fn replicas_are_promoted_in_the_place_of_three_masters() {
     nobody_else_gets_it(&urls, second, guard);
 }
 
-/// A replica that has what `master` has now, and learns no more.
+/// A replica that has the present data of `master`, and gets no more.
 fn behind(master: &Server) -> Server {
     let replica = Server::start();
     replica.command(&["REPLICAOF", "127.0.0.1", &master.port().to_string()]);
@@ -213,12 +213,12 @@ fn behind(master: &Server) -> Server {
         let info = String::from_utf8_lossy(&info).into_owned();
         info.contains("master_link_status:up") && info.contains("master_sync_in_progress:0")
     });
-    // From a master that is not there, it keeps what it has.
+    // With an unreachable master, the replica keeps its data.
     replica.command(&["REPLICAOF", "127.0.0.1", "1"]);
     replica
 }
 
-/// Their data is from before the lock, and with it the marks that say that they grant locks.
+/// The data is older than the lock, and so are the marks that admit the nodes.
 #[test]
 fn three_of_five_masters_come_back_with_old_data() {
     let mut servers = Servers::start(5);

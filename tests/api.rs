@@ -1,4 +1,4 @@
-//! The public interface as its users meet it: what compiles, and what reads as text.
+//! The public interface as its users see it: code that must compile, and texts.
 
 mod support;
 
@@ -44,7 +44,7 @@ fn nodes_are_anything_that_reads_as_text() {
     }
 }
 
-/// Setters of one sort take one type, on the builder and on a handle.
+/// Setters of the same kind take the same type, on the builder and on a handle.
 #[test]
 fn setters_are_alike() {
     let _: [fn(Builder, Duration) -> Builder; 8] = [
@@ -72,7 +72,7 @@ fn the_longest_duration_is_no_limit_of_a_hold() {
     let servers = Servers::start(1);
     let hold = Duration::from_secs(6);
     let locks = connected(settings(&servers).max_hold(hold));
-    // The keys of a lock live no longer than it may be held.
+    // The keys of a lock live no longer than its longest hold.
     let keys_live = |mutex: Mutex| {
         let guard = mutex.lock().expect("one node");
         let left = servers[0].pttl(KEY);
@@ -107,13 +107,13 @@ fn names_read_as_text_where_they_are() {
     assert!(format!("{guard:?}").starts_with(r#"Guard { name: b"\xff\n", "#), "{guard:?}");
     guard.unlock().expect("one node");
 
-    // One that cannot be locked has it all the same.
+    // A handle without a valid name shows that name as well.
     let nameless = locks.mutex("");
     assert_eq!(nameless.name_str(), Some(""));
     nameless.lock().expect_err("it has no name");
 }
 
-/// Their order says nothing, and equal ones are one.
+/// The order of names is irrelevant, and duplicates count once.
 #[test]
 fn several_names_are_shown_in_order_and_each_of_them_once() {
     let servers = Servers::start(1);
@@ -132,7 +132,7 @@ fn several_names_are_shown_in_order_and_each_of_them_once() {
     let shown = format!("{guard:?}");
     assert!(shown.starts_with(r#"Guard { names: ["a", "b"], mode: SingleNode, "#), "{shown}");
     guard.unlock().expect("one node");
-    // With one name it is what a mutex is, and excludes that.
+    // A lock with one name has the layout of a mutex, and excludes one.
     let one = locks.multi_mutex(["a"]).lock().expect("one node");
     assert!(locks.try_lock("a").optional().expect("one node").is_none());
     assert!(format!("{one:?}").starts_with(r#"Guard { name: "a", "#));
@@ -141,7 +141,7 @@ fn several_names_are_shown_in_order_and_each_of_them_once() {
     assert_eq!(error.kind(), ErrorKind::InvalidName);
 }
 
-/// An operator reads with `redis-cli GET` what the guard says.
+/// The guard's owner is the text that an operator sees with `redis-cli GET`.
 #[test]
 fn the_key_of_a_lock_says_who_holds_it() {
     let servers = Servers::start(1);
@@ -242,7 +242,7 @@ fn words_for_people() {
     );
 }
 
-/// The channels are those of the crate that is exported, macros included.
+/// The channels come from the exported crate, including its macros.
 #[test]
 fn channels_come_with_the_crate() {
     let servers = Servers::start(1);
@@ -301,7 +301,7 @@ impl AsRef<[u8]> for PanicsAsName {
     }
 }
 
-/// As in a sentence, for messages.
+/// The text fits into a sentence, for messages.
 #[test]
 fn handles_and_guards_read_as_their_kind_and_name() {
     let servers = Servers::start(1);
@@ -325,7 +325,7 @@ fn handles_and_guards_read_as_their_kind_and_name() {
     assert_eq!(guard.downgrade().to_string(), "read \"orders/42\"");
 }
 
-/// For a log: all of them, whether they were set or not.
+/// The text is for logs: it has all settings, including defaults.
 #[test]
 fn the_settings_of_a_client_can_be_read() {
     let builder = Quorlock::builder().nodes(["redis://user:secret@127.0.0.1:1"]);

@@ -1,4 +1,4 @@
-//! A holder that listens hears that somebody asks for its lock, and nothing is taken from it.
+//! A listening holder learns that its lock is wanted, but does not lose it.
 
 mod support;
 
@@ -14,7 +14,7 @@ use support::{Server, Servers, access, wait_until};
 const NAME: &str = "imports";
 const KEY: &str = "quorlock:imports";
 const LIMIT: Duration = Duration::from_secs(60);
-/// Never to be waited for, so that no renewal is due in a test.
+/// A TTL so long that no renewal is due in a test.
 const LONG: Duration = Duration::from_secs(600);
 /// Long enough for a busy machine to renew in time.
 const SHORT: Duration = Duration::from_secs(6);
@@ -38,14 +38,14 @@ fn reason(asked: &Receiver<ReleaseRequest>) -> String {
     asked.recv_timeout(LIMIT).expect("the holder is asked").reason
 }
 
-/// The keys of requests on that server.
+/// The keys of release requests on that server.
 fn request_keys(server: &Server) -> Vec<String> {
     let mut keys = server.keys();
     keys.retain(|key| key.ends_with("}:asked"));
     keys
 }
 
-/// The one that asks goes by the name alone, and need not know the kind.
+/// The request needs only the name, and not the kind of the lock.
 #[test]
 fn holders_of_every_kind_are_asked_and_keep_the_lock_until_they_give_it_back() {
     let servers = Servers::start(3);
@@ -75,7 +75,7 @@ fn a_request_of_before_is_told_to_a_holder_that_begins_to_listen_and_to_no_later
     let (holder, other) = (client(&servers, LONG), client(&servers, LONG));
     let guard = holder.lock(NAME).expect("it is free");
     ask(&other, "first");
-    // Both ends are rounded to a millisecond.
+    // Both lifetimes are rounded to a millisecond.
     let (lock, request) = (servers[0].pttl(KEY), servers[0].pttl(&request_keys(&servers[0])[0]));
     assert!(request > 0 && request <= lock + 1, "{request} ms, and the lock's key {lock} ms");
     assert_eq!(reason(guard.asked()), "first");
@@ -85,14 +85,14 @@ fn a_request_of_before_is_told_to_a_holder_that_begins_to_listen_and_to_no_later
     ask(&holder, "second");
     assert_eq!(reason(asked), "second", "the first one was for another holder");
     drop(guard);
-    // A writer was asked, and only reads by now.
+    // The request reaches a writer that has become a reader meanwhile.
     let guard = holder.rw_lock(NAME).write().expect("it is free");
     ask(&other, "third");
     let guard = guard.downgrade();
     assert_eq!(reason(guard.asked()), "third");
 }
 
-/// The messages of the nodes are lost, all of them.
+/// All messages of the nodes are lost.
 #[test]
 fn a_renewal_finds_a_request_whose_message_was_lost_and_so_does_an_extension() {
     let servers = Servers::start(3);
@@ -116,7 +116,7 @@ fn a_renewal_finds_a_request_whose_message_was_lost_and_so_does_an_extension() {
     assert!(proxies.iter().all(|proxy| proxy.swallowed() > 0), "there were messages");
 }
 
-/// It is told once, although each of the nodes and each renewal tells of it.
+/// The holder gets a request once, although each node and each renewal reports it.
 #[test]
 fn a_request_is_told_once() {
     let servers = Servers::start(3);
@@ -167,7 +167,7 @@ fn too_few_nodes_that_take_the_request_are_an_error_that_names_the_others() {
     let _guard = holder.lock(NAME).expect("it is free");
     servers[0].kill();
     ask(&other, "a minority is away");
-    // They answer, and take nothing.
+    // Two nodes answer, but store nothing.
     servers[1].command(&["CONFIG", "SET", "maxmemory", "1"]);
     let error = other.mutex(NAME).ask_to_release("too few").expect_err("one of three");
     assert_eq!(error.kind(), ErrorKind::NoQuorum, "{error}");
@@ -177,7 +177,7 @@ fn too_few_nodes_that_take_the_request_are_an_error_that_names_the_others() {
     }
 }
 
-/// The listeners go with the last guard that listens.
+/// The subscriptions end with the last guard that listens.
 #[test]
 fn nobody_listens_for_locks_that_were_given_back() {
     let servers = Servers::start(3);
@@ -191,7 +191,7 @@ fn nobody_listens_for_locks_that_were_given_back() {
     wait_until("nobody listens", LIMIT, || listened() == 0);
 }
 
-/// A holder that hears of a request late still hears of it: a node that hangs holds no other one up.
+/// A hung node does not delay the message from another one.
 #[test]
 fn a_node_that_hangs_delays_no_request() {
     let mut servers = Servers::start(3);
@@ -207,7 +207,7 @@ fn a_node_that_hangs_delays_no_request() {
     assert!(other.try_lock(NAME).optional().expect("the nodes are healthy").is_none());
 }
 
-/// Nothing but that tells of it: the lock is not renewed, and the server lets nobody listen.
+/// Only the repeated read finds the request: the lock is not renewed, and the server allows no subscription.
 #[test]
 fn a_node_that_did_not_answer_is_read_again() {
     let mut servers = Servers::start(1);
@@ -224,7 +224,7 @@ fn a_node_that_did_not_answer_is_read_again() {
     assert_eq!(reason(asked), "deploy");
 }
 
-/// The nodes keep each of them, and the next one is told as well.
+/// The nodes keep each request, and the holder gets the later ones as well.
 #[test]
 fn requests_for_single_names_of_a_lock_are_all_told_and_no_text_that_is_too_long() {
     let servers = Servers::start(3);
@@ -242,7 +242,7 @@ fn requests_for_single_names_of_a_lock_are_all_told_and_no_text_that_is_too_long
     assert_eq!(reason(asked), "again");
 }
 
-/// By a message, since the lock is not renewed.
+/// The request comes as a message, since the lock is not renewed.
 #[test]
 fn the_documented_access_list_is_enough_to_ask_and_to_be_told() {
     let servers = Servers::start(3);

@@ -1,5 +1,5 @@
-//! What is wrong is rejected at the door, or told with the node it is wrong with, in words that say
-//! what to do; and no password is ever shown.
+//! Wrong input is rejected at once, or reported with the node concerned, in words that say
+//! what to do. No password is ever shown.
 
 mod support;
 
@@ -13,13 +13,13 @@ fn three() -> Builder {
     Quorlock::builder().nodes(["redis://127.0.0.1:1", "redis://127.0.0.1:2", "redis://127.0.0.1:3"])
 }
 
-/// A client of servers that are there; with enough time for them to answer on a busy machine.
+/// A client of servers that exist, with enough time for their answers on a busy machine.
 fn client(urls: impl IntoIterator<Item = String>) -> Quorlock {
     let builder = fresh(urls).node_timeout(Duration::from_secs(5));
     builder.build().expect("what is wrong is not known before it connects")
 }
 
-/// `build` says what is wrong, in words that contain all of `words`.
+/// `build` reports the error, in words that contain all of `words`.
 fn rejected(builder: Builder, words: &[&str]) {
     told(&builder.build().expect_err("it is wrong"), ErrorKind::Config, words);
 }
@@ -116,8 +116,8 @@ fn durations_out_of_range() {
     }
 }
 
-/// Whoever asks for a longer lock than masters wait for is told at once, with both figures and what to set;
-/// not by the set, when clients with another figure are at work there.
+/// A TTL longer than the masters' quarantine is rejected at once, with both figures and the setting to change;
+/// it is rejected by the set, if clients with another figure use it.
 #[test]
 fn a_ttl_above_max_ttl() {
     let seconds = Duration::from_secs;
@@ -174,7 +174,7 @@ fn names_that_cannot_be_locked() {
 
 #[test]
 fn the_environment_names_no_nodes() {
-    // Without the variable; a test must not set it, since others read the environment meanwhile.
+    // Without the variable. A test must not set it, since other tests read the environment meanwhile.
     if std::env::var_os("QUORLOCK_NODES").is_none() {
         let error = Builder::from_env().expect_err("it is not set");
         told(&error, ErrorKind::Config, &["QUORLOCK_NODES", "separated by commas"]);
@@ -203,7 +203,7 @@ fn a_wrong_password() {
     guard.expect("it is free").unlock().expect("three healthy nodes");
 }
 
-/// Not bad at all: all that a URL may say.
+/// A valid URL with all parts that it may have.
 #[test]
 fn urls_with_everything() {
     let server = Server::start_with(&["--requirepass", "s@cret/"]);
@@ -244,7 +244,7 @@ fn a_script_reply_of_the_wrong_type() {
     told(&error, ErrorKind::NoQuorum, &[&strange, "answered with OK", "proxy"]);
 }
 
-/// A server may quote the command that it does not know, and with it the password.
+/// A server's error may quote an unknown command, and with it the password.
 #[test]
 fn a_server_that_knows_no_login_shows_no_password() {
     let auth = ("AUTH", "", "knows no AUTH command");

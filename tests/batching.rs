@@ -1,4 +1,4 @@
-//! Group commit: what waits for a node goes out in one write, and its scripts run in one call.
+//! Group commit: requests that wait for a node go out in one write, and their scripts run in one call.
 
 mod support;
 
@@ -14,16 +14,16 @@ use support::lua::with_includes;
 use support::{Server, Servers, fake, wait_until};
 
 const THREADS: usize = 64;
-/// Never to be waited for.
+/// A limit that is never reached.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// With time for a healthy node to answer on a busy machine. Fresh servers have forgotten nothing, and need
-/// not be waited for.
+/// Settings with time for a healthy node to answer on a busy machine. Fresh servers have forgotten nothing, so
+/// their quarantine is switched off.
 fn builder(urls: impl IntoIterator<Item = String>) -> Builder {
     fresh(urls).node_timeout(Duration::from_secs(5))
 }
 
-/// Each thread takes the lock that `name` says so many times, which is free then; the error of each thread,
+/// Each thread takes its own free lock, named by `name`, `times` times. Returns the error of each thread,
 /// if it met one.
 fn lock_in_threads(
     locks: &Quorlock,
@@ -48,7 +48,7 @@ fn many_threads_share_writes_and_calls() {
     let locks = connected(builder(servers.urls()));
     assert!(lock_in_threads(&locks, 20, |i| format!("orders/{i}")).iter().all(Option::is_none));
     for (node, server) in locks.node_stats().into_iter().zip(&*servers) {
-        // Some acquires are not sent at all: those of locks that were given back before their turn.
+        // Some acquires are never sent: those of locks that were given back before their turn.
         assert!(node.writes > 0 && node.scripts > node.writes * 3 / 2, "{node:?}");
         let calls = server.script_calls();
         assert!(node.scripts > calls * 3 / 2, "{node:?}: {calls} calls");
@@ -56,7 +56,7 @@ fn many_threads_share_writes_and_calls() {
     servers.wait_no_keys();
 }
 
-/// A kind has a batch of its own, or none, and the server forgets all of them now and then.
+/// Each kind has its own batch, or none, and the server forgets all scripts now and then.
 #[test]
 fn threads_with_locks_of_all_kinds_share_writes() {
     let servers = Servers::start(3);
@@ -83,7 +83,7 @@ fn threads_with_locks_of_all_kinds_share_writes() {
     servers.wait_no_keys();
 }
 
-/// The server forgets the scripts now and then, in the middle of it all.
+/// The server forgets the scripts now and then, in the middle of the work.
 #[test]
 fn a_batch_whose_script_was_forgotten_is_made_again() {
     let servers = Servers::start(3);
@@ -112,7 +112,7 @@ fn limited(servers: &Servers, rules: &str) -> Vec<String> {
     servers.urls().into_iter().map(|url| url.replace("://", "://locker:secret@")).collect()
 }
 
-/// A server refuses all of a batch for one key in it that the user may not touch.
+/// A server refuses a whole batch because of one key that the user may not touch.
 #[test]
 fn one_call_that_is_refused_takes_no_other_along() {
     let servers = Servers::start(3);
@@ -133,7 +133,7 @@ fn one_call_that_is_refused_takes_no_other_along() {
     servers.wait_no_keys();
 }
 
-/// What was not run is not taken for a first copy, whose reply was lost: "not ours" would say nothing then.
+/// A call that did not run must not count as a first copy whose reply was lost: then "not ours" would mean nothing.
 #[test]
 fn a_lock_that_was_lost_is_no_success_beside_calls_that_are_refused() {
     let servers = Servers::start(3);
@@ -158,7 +158,7 @@ fn a_lock_that_was_lost_is_no_success_beside_calls_that_are_refused() {
             let guard = locks.lock(&name).expect("a majority grants it");
             let key = format!("quorlock:{name}");
             for server in &*servers {
-                // An acquire that is still on its way must not come after that.
+                // An acquire that is still on its way must not run after the deletion.
                 wait_until("the key is there", LIMIT, || server.get(&key).is_some());
                 server.command(&["DEL", &key]);
             }
@@ -170,7 +170,7 @@ fn a_lock_that_was_lost_is_no_success_beside_calls_that_are_refused() {
     });
 }
 
-/// Who gives a lock back without waiting, and wants it again at once, is behind its own release.
+/// A lock is given back without waiting, and tried again at once: the acquire runs after the release.
 fn a_lock_that_was_dropped_is_free(servers: &Servers, urls: Vec<String>) {
     let locks = connected(builder(urls));
     let work = |i| (0..50).all(|_| locks.try_lock(format!("orders/{i}")).is_ok());
@@ -196,7 +196,7 @@ fn releases_come_before_what_is_behind_them_without_the_permission_that_batches_
     a_lock_that_was_dropped_is_free(&servers, urls);
 }
 
-/// Scripts read key by key then, so a list of permissions that is older than batches still does.
+/// Scripts then read key by key, so an access list that is older than batches is still enough.
 #[test]
 fn without_the_permission_that_batches_need_calls_are_made_one_by_one() {
     let servers = Servers::start(3);
@@ -206,7 +206,7 @@ fn without_the_permission_that_batches_need_calls_are_made_one_by_one() {
     servers.wait_no_keys();
 }
 
-/// How often a script was called at a server, refused calls included.
+/// The number of script calls on a server, including refused ones.
 fn script_calls(server: &Server) -> u64 {
     let info = server.command(&["INFO", "commandstats"]);
     let info: String = redis::from_redis_value(info).expect("text");
@@ -218,7 +218,7 @@ fn script_calls(server: &Server) -> u64 {
     counts.map(|count| count.parse::<u64>().expect("a number")).sum()
 }
 
-/// The locks that this many guards hold, given back in as few writes as possible.
+/// The number of locks that are held, and given back in as few writes as possible.
 const MANY: usize = 200;
 
 fn many(locks: &Quorlock) -> Vec<Guard> {
@@ -226,7 +226,7 @@ fn many(locks: &Quorlock) -> Vec<Guard> {
     (0..MANY).map(lock).collect()
 }
 
-/// Each call is refused once: not once again for each other one.
+/// Each call is refused once, and not once more for each other call.
 #[test]
 fn a_source_that_is_refused_is_not_sent_again_and_again() {
     let mut server = Server::start();
@@ -234,13 +234,13 @@ fn a_source_that_is_refused_is_not_sent_again_and_again() {
     let url = server.url().replace("://", "://locker:secret@");
     let locks = connected(builder([url]).max_ttl(LIMIT).ttl(LIMIT).node_timeout(LIMIT / 4));
     let guards = many(&locks);
-    // The scripts that give back were not needed yet, and the one that takes stays known.
+    // The release script was not needed yet, and the acquire script stays known.
     server.command(&["ACL", "SETUSER", "locker", "-eval"]);
     let (calls, scripts) = (script_calls(&server), locks.node_stats()[0].scripts);
     server.pause();
     drop(guards);
     server.resume();
-    // The first one may be in one write with them; the second is behind all that came of it.
+    // The first request may be in one write with the releases. The second one comes after all their consequences.
     let behind = [0, 1].map(|i| locks.try_lock(format!("behind/{i}")));
     let calls = script_calls(&server) - calls;
     let scripts = locks.node_stats()[0].scripts - scripts;
@@ -254,7 +254,7 @@ fn a_source_that_is_refused_is_not_sent_again_and_again() {
     }
 }
 
-/// Something in between, for example, that sends the calls of a script to any of several servers.
+/// Such a server may be a proxy, for example, that spreads the calls of a script over several servers.
 #[test]
 fn a_server_that_forgets_each_script_at_once_costs_a_few_calls_for_each() {
     let calls = Arc::new(AtomicU64::new(0));

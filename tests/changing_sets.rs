@@ -1,5 +1,5 @@
-//! The steps of `OPERATIONS.md` for changing a set, as they are written there; and what is told to those who
-//! leave one out.
+//! The steps of `OPERATIONS.md` for changing a set, exactly as written; and the errors when a step is
+//! left out.
 
 mod support;
 
@@ -14,7 +14,7 @@ const MANUAL: &str = include_str!("../OPERATIONS.md");
 const NAME: &str = "orders/42";
 /// The longest TTL, and so the length of a quarantine.
 const MAX_TTL: Duration = Duration::from_secs(3);
-/// Never to be waited for.
+/// A limit that is never reached.
 const LIMIT: Duration = Duration::from_secs(60);
 
 fn builder(urls: &[String]) -> Builder {
@@ -34,13 +34,13 @@ fn locks_once(locks: &Quorlock) {
     guard.unlock().expect("a majority is up");
 }
 
-/// The text of that section.
+/// The text of the section with that title.
 fn section(title: &str) -> &'static str {
     let (_, rest) = MANUAL.split_once(&format!("\n## {title}\n")).expect("there is that section");
     rest.split_once("\n## ").map_or(rest, |(section, _)| section)
 }
 
-/// Deletes the mark of `server` by the very line that the section has.
+/// Deletes the mark of `server` with the exact command of the section.
 fn delete_mark(title: &str, server: &Server) {
     let section = section(title);
     let (_, rest) = section.split_once("`redis-cli -u URL ").expect("the section has the line");
@@ -53,7 +53,7 @@ fn delete_mark(title: &str, server: &Server) {
             let output = output.expect("it has run before");
             String::from_utf8_lossy(&output.stdout).trim().to_owned()
         }
-        // Not installed along with the server.
+        // `redis-cli` may be missing although the server is installed.
         Err(_) => match server.command(&arguments.collect::<Vec<_>>()) {
             redis::Value::Int(deleted) => deleted.to_string(),
             other => panic!("{other:?}"),
@@ -62,9 +62,9 @@ fn delete_mark(title: &str, server: &Server) {
     assert_eq!(deleted, "1", "there was a mark");
 }
 
-/// Takes the steps of that section: deletes the marks of `servers`, and has the client of `next` take the lock, behind a quarantine.
+/// Takes the steps of the section: deletes the marks of `servers`. Then the client of `next` takes the lock, after a quarantine.
 ///
-/// One client of before was forgotten. It may be the first one to set a mark again, and the steps have to be taken once more.
+/// One old client was forgotten. It may be the first one to set a mark again, and then the steps must be repeated.
 fn take_steps(
     title: &str,
     servers: &[Server],
@@ -90,7 +90,7 @@ fn take_steps(
     taken.expect("it waits the quarantine out")
 }
 
-/// `locks` takes no lock, and is told what differs, and where the steps are.
+/// `locks` gets no lock, and an error with the difference and the section of the steps.
 fn refused(locks: &Quorlock, words: &[&str]) {
     let told = |error: &Error| {
         let text = error.to_string();
@@ -116,8 +116,8 @@ fn from_one_master_to_three() {
     let before = old.lock(NAME).expect("it is free");
     let token = before.token();
 
-    // Nothing was stopped, and no mark deleted. These new masters are others than those below, whose quarantine would begin
-    // here already.
+    // No client was stopped, and no mark deleted. These new masters are not those below, whose quarantine would otherwise
+    // begin here already.
     let words = ["number of nodes is 3 here and 1 there", "\"From one master to three\""];
     refused(&build(builder([&urls[..1], &urls[3..]].concat().as_slice())), &words);
     before.check().expect("that harms nobody");
@@ -130,16 +130,16 @@ fn from_one_master_to_three() {
     guard.unlock().expect("three of three");
 }
 
-/// Nobody stops, and the lock that is held stays held.
+/// No client stops, and the held lock stays held.
 #[test]
 fn replacing_a_master_under_the_same_address() {
     let mut servers = Servers::start(3);
     let urls = servers.urls();
     let locks = admitted(builder(&urls));
     let held = locks.lock("held all the time").expect("it is free");
-    // A majority, so that the locks rest on what the first new one was told.
+    // A majority is replaced, so that the locks depend on the marks of new servers.
     for node in 0..2 {
-        // Another server, of which nothing but the address is the same.
+        // Another server, which has only the address in common.
         servers[node].restart_empty();
         locks_once(&locks);
         let mark = || servers[node].get("quorlock:{quorlock}:mark");
@@ -160,7 +160,7 @@ fn replacing_a_master_under_another_address() {
     locks_once(&old);
     urls[2] = new_master.url();
 
-    // No step but the new address.
+    // The new address is the only step that was taken.
     let words = ["set is next here and default there", "\"Replacing a master\""];
     refused(&build(builder(&urls).set_name("next")), &words);
 
@@ -170,7 +170,7 @@ fn replacing_a_master_under_another_address() {
     guard.unlock().expect("three of three");
 }
 
-/// Who sees a master without a mark among others with theirs reads where the steps are: it may be another
+/// A client that sees a master without a mark among others with marks refers to the steps: it may be another
 /// server under another address.
 #[test]
 fn a_new_master_among_old_ones_is_told_of_the_steps() {
@@ -180,7 +180,7 @@ fn a_new_master_among_old_ones_is_told_of_the_steps() {
     urls[2] = new_master.url();
     let hour = Duration::from_secs(3_600);
     let mut steps = None;
-    // One of the others is missing, so the new one's vote would be needed.
+    // One of the other masters is missing, so the new one's vote would be needed.
     urls[1] = "redis://127.0.0.1:1".to_owned();
     let locks = build(builder(&urls).max_ttl(MAX_TTL).no_quorum_timeout(hour));
     wait_until("the steps to be named", LIMIT, || {
@@ -208,7 +208,7 @@ fn another_max_ttl() {
     guard.unlock().expect("three of three");
 }
 
-/// Clients of this version find those of an earlier one at work, and nobody has set anything.
+/// Clients of this version join those of an earlier one, and no setting was changed.
 #[test]
 fn the_default_of_earlier_versions() {
     let servers = Servers::start(1);
@@ -216,7 +216,7 @@ fn the_default_of_earlier_versions() {
     drop(admitted(Quorlock::builder().nodes(servers.urls()).ttl(earlier).max_ttl(earlier)));
     let words = ["max_ttl is 10 s here and 30 s there", "30 s was the default of earlier versions"];
     refused(&build(Quorlock::builder().nodes(servers.urls())), &words);
-    // As the manual says, they go on side by side with the figure set.
+    // According to the manual, both versions work together if the figure is set.
     let new = build(Quorlock::builder().nodes(servers.urls()).max_ttl(earlier));
     wait_until("the figure is the same", LIMIT, || new.try_lock(NAME).optional().is_ok());
 }

@@ -1,5 +1,5 @@
-//! Masters whose wall clocks are set while locks are held there: forward, which ends the keys of locks
-//! too early; back; and all of them at once, which is us. Left out where libfaketime is missing.
+//! Masters whose wall clocks are set while locks are held on them: forward, which ends the keys of locks
+//! too early; back; and all clocks at once, which means that our machine was suspended. Left out without libfaketime.
 
 mod support;
 
@@ -11,9 +11,9 @@ use support::clients::{admitted, bare_majority};
 use support::events::{self, told};
 use support::{Server, Servers, wait_until};
 
-/// Of the locks, and the longest that there is: so a vote is missing for as long.
+/// The TTL of the locks, and the longest TTL, so that a vote is missing for as long.
 const TTL: Duration = Duration::from_secs(5);
-/// Never to be waited for.
+/// A limit that is never reached.
 const LIMIT: Duration = Duration::from_secs(60);
 const NAME: &str = "orders/42";
 const KEY: &str = "quorlock:orders/42";
@@ -41,14 +41,14 @@ fn mark(server: &Server) -> String {
     server.get("quorlock:{quorlock}:mark").unwrap_or_default()
 }
 
-/// What the mark says of the server's clock.
+/// The lead of the server's clock according to the mark.
 fn ahead_ms(server: &Server) -> i64 {
     let mark = mark(server);
     let word = mark.split(' ').find_map(|word| word.strip_prefix("ahead_ms="));
     word.and_then(|ms| ms.parse().ok()).unwrap_or_default()
 }
 
-/// As long as `guard` is valid nobody else gets the lock.
+/// No other client gets the lock as long as `guard` is valid.
 fn nobody_else_gets_it(guard: &Guard, others: &[Quorlock]) {
     loop {
         for locks in others {
@@ -62,7 +62,7 @@ fn nobody_else_gets_it(guard: &Guard, others: &[Quorlock]) {
     }
 }
 
-/// With one of the others down, it takes the vote of the one whose clock was set.
+/// With one of the other masters down, a lock needs the vote of the master whose clock was set.
 fn its_vote_is_back(servers: &mut Servers, locks: &Quorlock) {
     servers[2].kill();
     let guard = locks.lock("another").expect("two of three");
@@ -80,7 +80,7 @@ fn a_clock_that_is_set_forward_while_locks_are_held() {
     assert_eq!(servers[0].get(KEY), None, "the key has ended, and the lock has not");
     let is_held = servers[1].get(KEY).is_some();
     assert!(is_held || guard.check().is_err(), "the lock is held there, until it is over");
-    // One has watched the clock; the other one begins now.
+    // One client has watched the clock, and the other one begins now.
     let newcomer = builder(&urls).build().expect("the settings are valid");
     nobody_else_gets_it(&guard, &[second.clone(), newcomer.clone()]);
     drop(guard);
@@ -92,7 +92,7 @@ fn a_clock_that_is_set_forward_while_locks_are_held() {
     its_vote_is_back(&mut servers, &newcomer);
 }
 
-/// The attack itself: where nobody may be kept from voting, it makes two holders.
+/// The attack itself: if no node may be denied its vote, it makes two holders.
 #[test]
 fn without_the_quarantine_there_are_two_holders() {
     let Some(mut servers) = Servers::start_with_clocks(3) else { return };
@@ -128,7 +128,7 @@ fn a_clock_that_is_set_back_while_locks_are_held() {
     its_vote_is_back(&mut servers, &newcomer);
 }
 
-/// A machine that was suspended sees all clocks go on at once. Its locks may be somebody else's by then;
+/// After a suspension, a machine sees all clocks go forward at once. Its locks may belong to others by then, but
 /// the nodes have done nothing wrong.
 #[test]
 fn if_all_clocks_are_set_forward_the_locks_are_lost_and_the_nodes_are_not_accused() {
@@ -136,7 +136,7 @@ fn if_all_clocks_are_set_forward_the_locks_are_lost_and_the_nodes_are_not_accuse
     let Some(servers) = Servers::start_with_clocks(3) else { return };
     let urls = servers.urls();
     let locks = client(&urls);
-    // One is renewed by then, the other one is not.
+    // One lock is renewed by then, the other one is not.
     let renewed = locks.lock(NAME).expect("all are healthy");
     let mut left = renewed.remaining();
     wait_until("a renewal", LIMIT, || {
@@ -156,13 +156,13 @@ fn if_all_clocks_are_set_forward_the_locks_are_lost_and_the_nodes_are_not_accuse
     assert_eq!(servers.iter().map(mark).collect::<Vec<_>>(), marks);
 }
 
-/// One of two nodes is half of them, and it takes both. The holder renews its lock, and nothing else happens.
-/// `QUORLOCK_ROUNDS` says how often that is tried.
+/// One of two nodes is half of the set, and a majority needs both. Nothing happens except the holder's renewals.
+/// `QUORLOCK_ROUNDS` sets the number of rounds.
 #[test]
 fn one_clock_that_is_set_forward_takes_the_lock_from_no_holder_on_two_masters() {
     let rounds = std::env::var("QUORLOCK_ROUNDS");
     let rounds: u32 = rounds.map_or(2, |rounds| rounds.parse().expect("a number"));
-    // Renewed so often that the clock is read with the renewals, and not before them.
+    // Renewed so often that the renewals themselves read the clock, and no earlier probe.
     const SHORT_TTL: Duration = Duration::from_secs(3);
     let mut lost = Vec::new();
     for round in 0..rounds {
@@ -174,10 +174,10 @@ fn one_clock_that_is_set_forward_takes_the_lock_from_no_holder_on_two_masters() 
         let has_key = || servers[0].get(KEY).is_some();
         assert!(!has_key(), "the key has not ended too early");
         if round % 2 == 1 {
-            // The holder itself is the first to ask. Not every node confirms it in time, and no more.
+            // The holder's own request is the first. It may fail, since not every node confirms it in time.
             let _ = guard.extend(SHORT_TTL);
         }
-        // For longer than it is valid without a renewal.
+        // Longer than the lock is valid without a renewal.
         if let Ok(reason) = guard.lost().recv_timeout(SHORT_TTL + SHORT_TTL / 4) {
             lost.push(reason);
             continue;

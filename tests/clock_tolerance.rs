@@ -1,7 +1,7 @@
 //! Steps of a master's wall clock that are small for one client and large for another; and masters whose
-//! clocks disagree all the time. Left out where libfaketime is missing.
+//! clocks always disagree. Left out without libfaketime.
 //!
-//! `QUORLOCK_ROUNDS=20` has each test made so often.
+//! `QUORLOCK_ROUNDS=20` repeats each test that many times.
 
 #![allow(clippy::print_stdout, reason = "whoever asks for many rounds wants to see figures")]
 
@@ -16,7 +16,7 @@ use support::clients::{admitted, bare_majority};
 use support::events::{self, told};
 use support::{Server, Servers, wait_until};
 
-/// Never to be waited for.
+/// A limit that is never reached.
 const LIMIT: Duration = Duration::from_secs(60);
 const NAME: &str = "orders/42";
 
@@ -25,7 +25,7 @@ fn rounds() -> usize {
     rounds.map_or(1, |rounds| rounds.parse().expect("QUORLOCK_ROUNDS is a number"))
 }
 
-/// Makes as many rounds as are asked for; none of them may end with what is found.
+/// Makes the requested number of rounds. None of them may find a violation.
 #[track_caller]
 fn never<T: std::fmt::Debug>(round: impl Fn() -> Option<Option<T>>) {
     let mut found = Vec::new();
@@ -48,7 +48,7 @@ fn builder(urls: &[String], ttl: Duration, max_ttl: Duration) -> Builder {
         .no_quorum_timeout(LIMIT)
 }
 
-/// For how long two guards were valid at once, by their own word, if they were.
+/// The time for which two guards claimed to be valid at once, if they did.
 fn both_valid(guard: &Guard, other: &Quorlock) -> Option<Duration> {
     while guard.check().is_ok() {
         if let Ok(second) = other.try_lock(NAME) {
@@ -59,8 +59,8 @@ fn both_valid(guard: &Guard, other: &Quorlock) -> Option<Duration> {
     None
 }
 
-/// The clock of the first of three masters is set forward while a lock is held there, by a client with a
-/// short TTL; another one, with its own TTL, wants the lock. `begins_after`: its process does.
+/// The clock of the first of three masters is set forward while a client with a short TTL holds a lock there. Another
+/// client, with its own TTL, wants the lock. With `begins_after`, that client's process begins after the step.
 fn a_step(ttl: Duration, other_ttl: Duration, step_ms: i64, begins_after: bool) {
     never(|| {
         let mut servers = Servers::start_with_clocks(3)?;
@@ -69,7 +69,7 @@ fn a_step(ttl: Duration, other_ttl: Duration, step_ms: i64, begins_after: bool) 
         let first = admitted(builder(&urls, ttl, max_ttl));
         let build = || {
             let locks = builder(&urls, other_ttl, max_ttl).build().expect("valid settings");
-            // It has seen all clocks.
+            // The client has seen all clocks.
             drop(locks.lock("another").expect("all are healthy"));
             locks
         };
@@ -77,7 +77,7 @@ fn a_step(ttl: Duration, other_ttl: Duration, step_ms: i64, begins_after: bool) 
         let guard = bare_majority(NAME, &first, &mut servers);
         let step = Duration::from_millis(step_ms.unsigned_abs());
         if step > ttl / 2 {
-            // It ends the key at once.
+            // The step ends the key at once.
             wait_until("less is left than the step", LIMIT, || guard.remaining() < step);
         }
         servers[0].set_clock_ms(step_ms);
@@ -101,8 +101,8 @@ fn a_step_below_the_tolerance_is_part_of_every_validity() {
     a_step(Duration::from_secs(1), Duration::from_secs(1), 45, true);
 }
 
-/// The first master's clock gains by steps that are below the tolerance each. After each of them a process
-/// begins, takes another lock, and ends as soon as the mark says where the clock is now, if it ever does.
+/// The first master's clock gains by steps that are below the tolerance each. After each step a process
+/// begins, takes another lock, and ends as soon as the mark has the new lead, if it ever does.
 #[test]
 fn small_steps_add_up_behind_processes_that_come_and_go() {
     const STEP_MS: i64 = 65;
@@ -128,17 +128,17 @@ fn small_steps_add_up_behind_processes_that_come_and_go() {
     });
 }
 
-/// How far the master's clock is ahead, as its mark says.
+/// The lead of the master's clock in milliseconds, according to its mark.
 fn ahead_ms(server: &Server) -> i64 {
     let mark = server.get("quorlock:{quorlock}:mark").unwrap_or_default();
     let word = mark.split(' ').find_map(|word| word.strip_prefix("ahead_ms="));
     word.map_or(0, |ms| ms.parse().expect("a number"))
 }
 
-/// Two clients take locks all the time. Meanwhile the first master's clock falls behind little by little; and
-/// while a lock is held there, it is set right in one step. `begins_after`: who wants the lock then does.
+/// Two clients take locks all the time. Meanwhile the first master's clock falls behind little by little. While a
+/// lock is held there, the clock is corrected in one step. With `begins_after`, the rival client begins after that.
 fn fallen_behind(ttl: Duration, back_ms: &[i64], every: Duration, begins_after: bool) {
-    // The mark says so when the lock is taken, unless all that happens faster than masters are probed.
+    // The mark has the lag when the lock is taken, unless the steps are faster than the probes.
     let waits = every >= Duration::from_millis(200);
     never(|| {
         let mut servers = Servers::start_with_clocks(3)?;
@@ -198,14 +198,14 @@ fn two_small_steps_back_and_one_forward_end_no_short_lock() {
     fallen_behind(Duration::from_secs(1), &[-90, -180], Duration::from_millis(400), false);
 }
 
-/// All within less than the time between two probes, most of the time: no mark says anything of it.
+/// Mostly, all steps come between two probes, so no mark records them.
 #[test]
 fn small_steps_back_and_one_forward_are_seen_between_two_probes() {
     fallen_behind(Duration::from_millis(500), &[-95, -190], Duration::from_millis(30), false);
 }
 
-/// A master's clock gains more than the tolerance, slower than clocks may drift, while a client takes locks all
-/// the time. A process that begins then finds a mark that says so.
+/// A master's clock gains more than the tolerance, but slower than the drift limit, while a client takes locks all
+/// the time. A process that begins then finds a mark with that lead.
 #[test]
 fn a_clock_that_is_slewed_slowly_under_load_is_not_accused() {
     events::remember();
@@ -217,7 +217,7 @@ fn a_clock_that_is_slewed_slowly_under_load_is_not_accused() {
         let accused = || told(&["was set forward", &urls[2]]);
         let before = accused();
         for ahead_ms in 1..=120 {
-            // By half a per cent.
+            // A gain of half a per cent.
             servers[2].set_clock_ms(ahead_ms);
             let until = Instant::now() + Duration::from_millis(200);
             while Instant::now() < until {
@@ -233,8 +233,8 @@ fn a_clock_that_is_slewed_slowly_under_load_is_not_accused() {
     });
 }
 
-/// Two of five masters are a minute ahead. The first holder has the lock on those and a third one; then
-/// only the first master restarts empty; and the next holder has it on that one and the other two.
+/// Two of five masters are a minute ahead. The first holder has the lock on those and a third one. Then
+/// only the first master restarts empty, and the next holder has the lock on that one and the other two.
 #[test]
 fn tokens_rise_although_the_masters_clocks_disagree_and_one_of_them_forgets() {
     never(|| {
@@ -251,7 +251,7 @@ fn tokens_rise_although_the_masters_clocks_disagree_and_one_of_them_forgets() {
     });
 }
 
-/// The token of a process that has just begun, and reaches all but those masters.
+/// The token of a new process that reaches all masters except those in `away`.
 fn token_without(
     servers: &mut [Server],
     away: &[usize],
@@ -267,7 +267,7 @@ fn token_without(
     token
 }
 
-/// A master that is slow to answer is not known exactly enough; and the reason says what to do.
+/// The clock of a master that is slow to answer is not known exactly enough. The reason says what to do.
 #[test]
 fn a_round_trip_beyond_the_tolerance_is_told_with_the_setting() {
     let servers = Servers::start(1);
@@ -301,13 +301,13 @@ fn a_round_trip_beyond_the_tolerance_is_told_with_the_setting() {
     });
 }
 
-/// For how long the machine is kept busy; `QUORLOCK_LOAD_SECONDS=60` by hand.
+/// The time for which the machine is kept busy. Set `QUORLOCK_LOAD_SECONDS=60` by hand for more.
 fn load_lasts() -> Duration {
     let seconds = std::env::var("QUORLOCK_LOAD_SECONDS").ok();
     Duration::from_secs(seconds.map_or(3, |seconds| seconds.parse().expect("a number")))
 }
 
-/// All cores are busy, each round trip takes some 30 ms, and processes come and go: nobody takes that for
+/// All cores are busy, each round trip takes some 30 ms, and processes come and go. No client takes that for
 /// a clock that was set.
 #[test]
 fn a_busy_machine_on_a_slow_network_costs_no_master_its_vote() {

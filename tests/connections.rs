@@ -17,7 +17,7 @@ use support::kinds::{AnyHandle, AnyKind, KINDS};
 use support::{Server, Servers, access};
 
 fn builder(urls: impl IntoIterator<Item = String>) -> Builder {
-    // Time enough to answer on a busy machine; what is refused is told without trying for long.
+    // Time enough to answer on a busy machine. A refusal is reported without long retries.
     let builder = fresh(urls)
         .max_ttl(Duration::from_secs(600))
         .ttl(Duration::from_secs(60))
@@ -31,13 +31,13 @@ fn client(urls: impl IntoIterator<Item = String>) -> Quorlock {
     builder(urls).build().expect("the settings are valid")
 }
 
-/// Takes a lock of each kind, is kept out by it, holds beside it or takes it again, extends it, gives it back, and loses one by
-/// dropping it: every script, called for the first time and again.
+/// Takes a lock of each kind, is refused by it, shares it or takes it again, extends it, gives it back, and loses one by
+/// dropping it. So every script is called for the first time and again.
 fn everything(locks: &Quorlock) -> Result<(), Error> {
     everything_of(locks, |_| true)
 }
 
-/// The same with the kinds whose locks have one name: those with several need commands of their own.
+/// [`everything`] with the kinds of one name: those with several names need commands of their own.
 fn everything_of_one_name(locks: &Quorlock) -> Result<(), Error> {
     everything_of(locks, |kind| kind.most_names() == 1)
 }
@@ -50,7 +50,7 @@ fn everything_of(locks: &Quorlock, is_wanted: fn(&dyn AnyKind) -> bool) -> Resul
     for kind in [KINDS, KINDS].concat().into_iter().filter(|kind| is_wanted(*kind)) {
         let lock = kind.of(locks, &[b"orders/42"]);
         let guard = lock.lock()?;
-        // Where holders hold side by side, the last one has more to clear away than the others.
+        // The last of several holders has more to clear away than the others.
         let other = lock.try_lock()?;
         let has_both = kind.hold_class() == HoldClass::Shared || kind.is_reentrant();
         assert_eq!(other.is_some(), has_both, "it is taken");
@@ -75,7 +75,7 @@ fn stand_in_queue(locks: &Quorlock, lock: &dyn AnyHandle) -> Result<(), Error> {
     let (before, ended) = (requests(locks), AtomicBool::new(false));
     let given_up = thread::scope(|scope| {
         scope.spawn(|| {
-            // It asks without a ticket, and then with one.
+            // The caller asks first without a ticket, and then with one.
             support::wait_until("it stands in the queue", Duration::from_secs(60), || {
                 ended.load(Ordering::Relaxed) || requests(locks) >= before + 2
             });
@@ -91,14 +91,14 @@ fn stand_in_queue(locks: &Quorlock, lock: &dyn AnyHandle) -> Result<(), Error> {
     }
 }
 
-/// A lock cannot be had, and the nodes say why: in words that contain all of `words`.
+/// No lock is granted, and the error has the nodes' reasons, with all of `words`.
 fn refused(locks: &Quorlock, words: &[&str]) {
     let error = locks.try_lock("orders/42").expect_err("no node lets us in");
     assert_eq!(error.kind(), ErrorKind::NoQuorum, "{error}");
     said(&error, words);
 }
 
-/// The same, and waiting would not help.
+/// [`refused`], with an error that waiting would not mend.
 fn rejected(locks: &Quorlock, words: &[&str]) {
     let error = locks.try_lock("orders/42").expect_err("no node lets us in");
     assert_eq!(error.kind(), ErrorKind::Config, "{error}");
@@ -144,7 +144,7 @@ fn another_database() {
     servers.iter().for_each(|server| server.wait_no_keys_in(3));
 }
 
-/// The commands that `OPERATIONS.md` says have to be allowed, for everything that has no condition.
+/// The commands that the access list must allow according to `OPERATIONS.md`, without the conditional ones.
 fn documented() -> Vec<&'static str> {
     let text = include_str!("../OPERATIONS.md");
     let (_, list) = text.split_once("has to allow: ").expect("the list of commands");
@@ -168,7 +168,7 @@ fn limited_user_on(server: &Server, keys: &[&str], commands: &[&str]) -> Quorloc
     client([server.url().replace("://", "://locker:secret@")])
 }
 
-/// What the conformance suite has for each kind, and here for all of them.
+/// The conformance suite checks this for each kind, and this test for all kinds together.
 #[test]
 fn the_example_allows_what_every_client_and_each_kind_needs_and_nothing_else() {
     let example = access::example_commands();
@@ -189,7 +189,7 @@ fn a_user_who_may_do_what_is_documented_and_nothing_else() {
     let of_several_names = [documented(), vec!["MGET", "EXISTS"]].concat();
     everything(&limited_user(&server, &of_several_names)).expect("nor of those for several names");
 
-    // Further down the list only where a feature is used.
+    // Commands further down the list are needed for single features only.
     let all = [documented(), vec!["SELECT"]].concat();
     drop(limited_user(&server, &all));
     let url = server.url().replace("://", "://locker:secret@");
@@ -209,7 +209,7 @@ fn a_key_that_the_user_may_not_touch() {
     rejected(&locks, &["lacks a permission", "/operations/index.html#access-lists"]);
 }
 
-/// What operators do needs nothing more than what the kinds need; a user who may take mutexes alone cannot look at hashes.
+/// Operators need no permission beyond those for the kinds. A user with permissions for mutexes only cannot read hashes.
 #[test]
 fn operators_need_what_the_kinds_need_whose_locks_are_hashes() {
     const KEY: &str = "quorlock:orders/42";
@@ -236,7 +236,7 @@ fn operators_need_what_the_kinds_need_whose_locks_are_hashes() {
     assert!(!lock.is_locked().expect("it may look"));
 }
 
-/// No other call needs `SCAN`, which shows the names of all keys, whatever keys the user may touch.
+/// No other call needs `SCAN`, which shows the names of all keys, even of those that the user may not touch.
 #[test]
 fn operators_need_scan_to_list_the_locks_that_are_held() {
     let server = Server::start();
@@ -250,15 +250,15 @@ fn operators_need_scan_to_list_the_locks_that_are_held() {
 
     let of_operators = [access::EVERY_CLIENT, access::OPERATORS].concat();
     let operator = limited_user(&server, &of_operators);
-    // Of others, whose keys it may not touch.
+    // A key of another user, which this user may not touch.
     server.command(&["SET", "elsewhere", "a", "PX", "60000"]);
     let held = operator.held_locks("", 10, within).expect("it may scan");
     assert!(held.is_complete() && held.names.len() == 1, "{held:?}");
     drop(guard);
 }
 
-/// A user who may not touch the fences can lock without them, but for read-write and fair locks, which keep more beside them.
-/// Reservations are kept beside locks of all kinds.
+/// A user without access to the fences can lock without them. Read-write and fair locks are an exception, since they keep
+/// further keys next to the fence. Reservations are kept next to locks of all kinds.
 #[test]
 fn fences_that_the_user_may_not_touch() {
     let server = Server::start();
@@ -320,7 +320,7 @@ mod tls {
         let by_name = builder([by_name]).tls_ca(authority.pem.clone()).build();
         everything(&by_name.expect("the settings are valid")).expect("a name, and a database");
 
-        // A connection that has worked once, and broke, is made again.
+        // A connection that worked once, and broke, is made again.
         server.restart_empty();
         support::wait_until("the reconnect", Duration::from_secs(10), || {
             everything(&locks).is_ok()
@@ -328,8 +328,8 @@ mod tls {
         server.wait_no_keys_in(0);
     }
 
-    /// A server takes the place of another one, whose authority is another one as well. The files are replaced after that, not all
-    /// at once.
+    /// A server takes the place of another one with another authority. The files are replaced after that, one after the
+    /// other.
     #[test]
     fn certificates_in_files_are_read_again_for_each_connection() {
         let authorities = [Authority::new(), Authority::new()];
@@ -438,7 +438,7 @@ mod tls {
         let error = plain.try_lock("orders/42").expect_err("it speaks nothing but TLS");
         assert_eq!(error.kind(), ErrorKind::NoQuorum, "{error}");
 
-        // What Redis makes of a handshake depends on whether there is a newline in it.
+        // Redis' reaction to a handshake depends on a newline in it.
         let plain = Server::start();
         let builder = builder([plain.url().replace("redis", "rediss")]);
         let builder = builder.node_timeout(Duration::from_millis(500));

@@ -1,4 +1,4 @@
-//! The holder of a lock hears that its renewals fail while the lock is still valid, and that it has recovered.
+//! The holder of a lock learns that its renewals fail while the lock is still valid, and that it has recovered.
 
 #![allow(clippy::print_stdout, reason = "figures are shown with --nocapture")]
 
@@ -28,7 +28,7 @@ fn hold(builder: Builder) -> Guard {
     guard
 }
 
-/// The warning that comes next, with the time that is left, the reason, and what it says.
+/// The next warning: the remaining time, the reason, and the text.
 #[track_caller]
 fn warning(guard: &Guard) -> (Duration, RiskReason, String) {
     let risk = guard.at_risk().recv_timeout(LIMIT).expect("the holder is warned");
@@ -42,7 +42,7 @@ fn warning(guard: &Guard) -> (Duration, RiskReason, String) {
     }
 }
 
-/// Nothing more is told.
+/// The channel ends without another warning.
 #[track_caller]
 fn has_ended(at_risk: &Receiver<Risk>) {
     match at_risk.recv_timeout(LIMIT) {
@@ -105,7 +105,7 @@ fn a_holder_that_was_warned_hears_that_the_lock_has_recovered() {
     assert_eq!(is_told.recv_timeout(LIMIT), Err(RecvTimeoutError::Disconnected));
 }
 
-/// For so long nothing may be told.
+/// No warning comes for the given time.
 fn nothing_is_told(at_risk: &Receiver<Risk>, lasts: Duration) {
     match at_risk.recv_timeout(lasts) {
         Err(RecvTimeoutError::Timeout) => {}
@@ -125,7 +125,7 @@ fn the_fault_of_a_minority_is_never_told() {
     guard.unlock().expect("a majority is healthy");
 }
 
-/// It begins just before a renewal, so that it costs one as a rule.
+/// The outage begins just before a renewal, so that it costs one as a rule.
 #[test]
 fn a_short_outage_is_not_told() {
     let mut servers = Servers::start(1);
@@ -140,7 +140,7 @@ fn a_short_outage_is_not_told() {
     guard.unlock().expect("one of one");
 }
 
-/// A reader of `lost` and `at_risk` by turns finds nothing behind the loss.
+/// A caller that reads `lost` and `at_risk` alternately finds no warning after the loss.
 #[test]
 fn a_warning_that_was_not_read_is_gone_with_the_loss() {
     let mut servers = Servers::start(1);
@@ -184,7 +184,7 @@ fn a_lock_that_is_not_renewed_or_has_its_longest_hold_ends_without_a_warning() {
     }
 }
 
-/// A receiver that comes late has the warning; after the end there is none.
+/// A receiver made after the warning has it. A receiver made after the end has none.
 #[test]
 fn a_holder_that_asks_late_hears_the_warning_and_nothing_after_the_end() {
     let mut servers = Servers::start(1);
@@ -200,7 +200,7 @@ fn a_holder_that_asks_late_hears_the_warning_and_nothing_after_the_end() {
     guard.on_at_risk(|risk| panic!("{risk}"));
 }
 
-/// A callback may end the hold, and other holders are told meanwhile.
+/// A callback may end the hold, and other holders are still warned.
 #[test]
 fn a_callback_may_give_the_lock_back_and_one_that_blocks_holds_up_no_other() {
     let mut servers = Servers::start(1);
@@ -228,7 +228,7 @@ fn a_callback_may_give_the_lock_back_and_one_that_blocks_holds_up_no_other() {
     });
 }
 
-/// Readers of one process hold one lease, and each of them hears of it; so does the thread that takes its lock again.
+/// Readers of one process share one lease, and each of them is warned; so is a thread that has taken its lock again.
 #[test]
 fn each_holder_of_one_lease_is_warned() {
     let mut servers = Servers::start(1);

@@ -1,4 +1,4 @@
-//! Of all candidates of an election one leads at a time, and others can tell which.
+//! One candidate of an election leads at a time, and other clients can ask for the leader.
 
 mod support;
 
@@ -69,7 +69,7 @@ fn one_candidate_leads_at_a_time_and_all_can_read_its_value_and_its_term() {
     servers.wait_no_keys();
 }
 
-/// Two threads of one client are two candidates, each with its own value: no lease passes from one to the other.
+/// Two threads of one client are two candidates with different values: no lease passes from one to the other.
 #[test]
 fn candidates_of_one_client_have_terms_of_their_own() {
     let servers = Servers::start(3);
@@ -104,7 +104,7 @@ fn an_election_and_a_lock_of_one_name_exclude_each_other() {
     drop(leads);
 }
 
-/// Two candidates that resign each time: each leads again only after the other one has.
+/// Two candidates resign as soon as they lead: each leads again only after the other one has.
 #[test]
 fn a_candidate_that_resigns_lets_another_one_lead() {
     let servers = Servers::start(3);
@@ -126,12 +126,12 @@ fn a_candidate_that_resigns_lets_another_one_lead() {
     });
     let terms = terms.into_inner();
     assert!(terms.is_sorted_by(|(before, _), (after, _)| before < after), "{terms:?}");
-    // One of them is done first, and the other one may lead once more behind its own last term.
+    // When one candidate is done, the other one may lead twice in a row.
     let in_turn = terms.windows(2).filter(|pair| pair[0].1 != pair[1].1).count();
     assert!(in_turn >= 8, "{terms:?}");
 }
 
-/// The leader resigns, is asked to, and hears that only once.
+/// The leader resigns when it is asked to, and gets the request only once.
 #[test]
 fn a_leader_that_is_asked_to_resign_hears_of_it_and_leads_until_it_does() {
     let servers = Servers::start(3);
@@ -167,7 +167,7 @@ fn a_candidate_that_is_alone_leads_again_after_one_ttl() {
     drop(leads);
 }
 
-/// Leads until it has to leave, and tells of it.
+/// Leads until it must leave, and reports that.
 fn until_leaving(
     told: &crossbeam_channel::Sender<String>,
 ) -> impl FnMut(&Leadership) + Send + 'static {
@@ -347,7 +347,7 @@ fn the_ttl_is_short_unless_the_settings_allow_none_such() {
 /// The claim of one candidate: the time until which it leads, by its own clock.
 type Claim = Mutex<Option<(usize, Instant)>>;
 
-/// Five candidates on five masters that hang, die and come back: never two lead, and terms rise. For `QUORLOCK_SECONDS`.
+/// Five candidates on five masters that hang, die and come back: never two lead, and terms rise. Lasts `QUORLOCK_SECONDS`.
 #[test]
 fn never_two_lead_while_masters_fail() {
     let seconds = std::env::var("QUORLOCK_SECONDS").ok().and_then(|seconds| seconds.parse().ok());
@@ -356,7 +356,7 @@ fn never_two_lead_while_masters_fail() {
     let (claim, terms) = (Arc::new(Claim::default()), Arc::new(Mutex::new(Vec::new())));
     // A panic of a leader would only end its term.
     let violations = Arc::new(Mutex::new(Vec::new()));
-    // How often a leader has looked whether it leads, and did.
+    // The number of checks by a leader that found it leading.
     let looks = Arc::new(AtomicUsize::new(0));
     let candidates: Vec<_> = (0..5)
         .map(|id| {
@@ -368,20 +368,20 @@ fn never_two_lead_while_masters_fail() {
                 let mut is_counted = false;
                 for turn in 0.. {
                     let mut claimed = claim.lock();
-                    // Both under the mutex: another one's claim has to be over by then.
+                    // Both under the mutex: another candidate's claim must be over by then.
                     let (now, left) = (Instant::now(), leadership.remaining());
                     if !left.is_zero() {
                         let other = claimed.filter(|(other, end)| *other != id && *end > now);
                         violations.lock().extend(other.map(|(other, _)| (id, other)));
                         *claimed = Some((id, now + left));
                         looks.fetch_add(1, Ordering::SeqCst);
-                        // While it certainly leads, so that the terms are in the order of their beginnings.
+                        // While the candidate certainly leads, so that the terms are in the order of their beginnings.
                         if !std::mem::replace(&mut is_counted, true) {
                             terms.lock().push(leadership.term());
                         }
                     }
                     drop(claimed);
-                    // Some stay until the very end of their term.
+                    // Some candidates stay until the very end of their term.
                     let leaves = match leadership.leaving().recv_timeout(Duration::from_millis(3)) {
                         Ok(Leaving::AtRisk(_)) => id % 2 == 0,
                         Ok(_) => true,
@@ -391,7 +391,7 @@ fn never_two_lead_while_masters_fail() {
                         break;
                     }
                 }
-                // It does nothing more, and so claims nothing.
+                // The candidate does nothing more, and so withdraws its claim.
                 claim.lock().take_if(|(holder, _)| *holder == id);
             })
         })

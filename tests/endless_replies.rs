@@ -1,5 +1,5 @@
-//! Servers that answer without end. They cost no more than a connection: neither memory, nor a thread that
-//! reads for ever, nor the other nodes' locks.
+//! Servers with endless answers. They cost no more than a connection: neither memory, nor a thread that
+//! reads for ever, nor the locks on other nodes.
 
 mod support;
 
@@ -15,18 +15,18 @@ use support::clients::fresh;
 use support::fake::{Flood, flooding, is_about_the_mark};
 use support::{Servers, wait_until};
 
-/// Never to be waited for.
+/// A limit that is never reached.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// More than any number of answers within the limits take at a time; without limits it is passed in less
+/// More than all answers within the limits need at a time. Without limits, it is exceeded in less
 /// than a second.
 const MEMORY_KB: u64 = 64 * 1024;
 
-/// An answer that is a list, a line and a string, with what follows.
+/// The beginning of an answer that is a list, a line or a string, and its endless continuation.
 const ENDLESS: [(&str, &str); 3] =
     [("*2147483647\r\n", ":1\r\n"), ("+", "a"), ("$2147483647\r\n", "a")];
 
-/// The figures are the whole process's, so there is one test at a time.
+/// Serialises the tests, since their figures are those of the whole process.
 fn one_at_a_time() -> MutexGuard<'static, ()> {
     static ONE: Mutex<()> = Mutex::new(());
     ONE.lock()
@@ -38,14 +38,14 @@ fn rss_kb() -> u64 {
     line.trim().trim_end_matches(" kB").parse().expect("a number")
 }
 
-/// How many threads the library has.
+/// The number of the library's threads.
 fn threads() -> usize {
     let tasks = fs::read_dir("/proc/self/task").expect("Linux");
     let names = tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("comm")).ok());
     names.filter(|name| name.starts_with("quorlock-")).count()
 }
 
-/// Waits until `done`, while the process does not grow.
+/// Waits until `done`. Fails if the process grows meanwhile.
 #[track_caller]
 fn small_until(what: &str, before: u64, mut done: impl FnMut() -> bool) {
     wait_until(what, LIMIT, || {
@@ -63,7 +63,7 @@ fn one_is_connected(locks: &Quorlock) {
     wait_until("the node is connected", LIMIT, || locks.node_stats()[0].connected);
 }
 
-/// The client has gone, and what it had of threads and connections goes as well.
+/// Drops the client, and waits until its threads and connections have gone.
 #[track_caller]
 fn leaves(locks: Quorlock, flood: &Flood, before: u64) {
     drop(locks);
@@ -127,7 +127,7 @@ fn on_a_request() {
     }
 }
 
-/// A majority of good nodes grants and takes back as ever.
+/// A majority of good nodes grants and releases as usual.
 #[test]
 fn other_nodes_do_not_care() {
     let _one = one_at_a_time();
@@ -152,7 +152,7 @@ fn other_nodes_do_not_care() {
     }
 }
 
-/// Whoever waits for a lock listens to all nodes.
+/// A waiter listens to all nodes.
 #[test]
 fn on_listening() {
     let _one = one_at_a_time();
@@ -164,7 +164,7 @@ fn on_listening() {
         let builder = builder(servers.urls().into_iter().chain([url]));
         let builder = builder.node_timeout(Duration::from_secs(2));
         let locks = builder.clone().build().expect("valid settings");
-        // Another client, so that ours has to hear of its release.
+        // Held by another client, so that ours needs the message of its release.
         let holder = builder.build().expect("valid settings");
         for locks in [&locks, &holder] {
             wait_until("all nodes are connected", LIMIT, || {
@@ -185,7 +185,7 @@ fn on_listening() {
     }
 }
 
-/// Short, but so deep that whoever follows it may run out of stack.
+/// The answer is short, but so deep that a recursive reader may run out of stack.
 #[test]
 fn lists_in_lists() {
     let _one = one_at_a_time();

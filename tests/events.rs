@@ -1,4 +1,4 @@
-//! The events that operators see. Alone in its program, since it listens to the whole process.
+//! The events that operators see. Alone in its program, since it subscribes to the whole process.
 
 mod support;
 
@@ -12,7 +12,7 @@ fn wait_told(words: &[&str]) {
     wait_until(&format!("an event says {words:?}"), Duration::from_secs(20), || told(words) > 0);
 }
 
-/// How many connections the server has, with the one that asks.
+/// The number of the server's connections, including that of this query.
 fn connections(server: &Server) -> usize {
     let list: String =
         redis::from_redis_value(server.command(&["CLIENT", "LIST", "TYPE", "normal"]))
@@ -37,8 +37,8 @@ fn nodes_and_quorums_that_come_and_go_are_told_once() {
     drop(guard);
     assert_eq!(told(&["WARN"]), 0, "{:?}", events::all());
 
-    // A connection that is closed since nobody uses it is no node that is down. It is missed when the clock
-    // is read, and what comes just then goes over a new one: it is not kept for later.
+    // A connection that is closed because it is idle does not mean that the node is down. The client misses it when it reads
+    // the clock. Requests of that moment go out over a new connection, and are not kept for later.
     for server in servers.iter() {
         server.command(&["CLIENT", "KILL", "TYPE", "normal"]);
     }
@@ -62,13 +62,13 @@ fn nodes_and_quorums_that_come_and_go_are_told_once() {
     });
     assert_eq!(told(&["node is down", &url]), 1, "{:?}", events::all());
 
-    // Where nobody may listen, locks work all the same, and each node says so once.
+    // Without the permission to listen, locks still work, and each node reports that once.
     let user = ["ACL", "SETUSER", "mute", "on", ">secret", "~*", "&*", "+@all", "-subscribe"];
     servers.iter().for_each(|server| drop(server.command(&user)));
     let urls = servers.iter().map(|server| server.url().replace("://", "://mute:secret@"));
     let builder = fresh(urls);
     let mute = builder.node_timeout(Duration::from_secs(5)).build().expect("valid settings");
-    // Another client holds it: whoever waits for a lock of its own client waits in a local queue.
+    // Another client holds the lock: waiters for a lock of their own client stand in a local queue.
     let guard = locks.lock("orders/43").expect("three of three");
     for _ in 0..2 {
         let waited = mute.try_lock_for("orders/43", Duration::from_millis(300));

@@ -1,7 +1,7 @@
-//! Callers that leave the queue of a fair lock before they have got it, on real servers.
+//! Callers that leave the queue of a fair lock before they have the lock, on real servers.
 //!
-//! An entry that is not taken out lives for a minute here, longer than anything is waited for. So those behind it get the lock
-//! in time only if it was taken out.
+//! An entry that is not taken out lives for a minute in these tests, longer than any wait. So the callers behind it get the
+//! lock in time only if it was taken out.
 
 mod support;
 
@@ -21,9 +21,9 @@ const NAME: &str = "orders/42";
 const KEY: &str = "quorlock:orders/42";
 const QUEUE: &str = "{quorlock:orders/42}:queue";
 const TTL: Duration = Duration::from_secs(600);
-/// An entry lives for as long as two attempts may take, and for a minute at most.
+/// An entry lives as long as two attempts may take, and for a minute at most.
 const NODE_TIMEOUT: Duration = Duration::from_secs(60);
-/// Never to be waited for, and shorter than the life of an entry.
+/// A limit that is never reached, and shorter than the life of an entry.
 const LIMIT: Duration = Duration::from_secs(40);
 
 fn client(servers: &Servers) -> Quorlock {
@@ -35,20 +35,20 @@ fn fair(locks: &Quorlock) -> FairMutex {
     locks.fair_mutex(NAME)
 }
 
-/// Waits until each node has so many callers in its queue.
+/// Waits until each node has that number of callers in its queue.
 fn wait_queued(servers: &Servers, callers: i64) {
     wait_until(&format!("{callers} callers are in the queues"), LIMIT, || {
         servers.iter().all(|server| server.command(&["ZCARD", QUEUE]) == Value::Int(callers))
     });
 }
 
-/// One caller `waits` in the queue, and another one behind it. Then the first call is `ended`, and it is seen that it leaves
-/// the queue, and that the other one gets the lock.
+/// One caller `waits` in the queue, and another one behind it. Then the first call is `ended`. It must leave
+/// the queue, and the other one must get the lock.
 fn leaves(waits: impl FnOnce(&Quorlock) + Send, ended: impl FnOnce(&Servers)) {
     let servers = Servers::start(3);
     let [holder, first, second] = [(); 3].map(|()| client(&servers));
     let guard = fair(&holder).try_lock().expect("it is free");
-    // Two nodes are enough for that. The third one would grant the lock to the first caller that reaches it.
+    // Two nodes are enough for the holder. The third one would grant the lock to the first caller that reaches it.
     wait_until("each node has the holder's key", LIMIT, || {
         servers.iter().all(|server| server.command(&["EXISTS", KEY]) == Value::Int(1))
     });
@@ -80,21 +80,21 @@ fn a_caller_that_is_cancelled_leaves_the_queue() {
 }
 
 thread_local! {
-    /// The subscriber panics on this thread.
+    /// True if the subscriber panics on this thread.
     static PANICS: Cell<bool> = const { Cell::new(false) };
 }
 
 fn panic_if_wanted(event: &str) {
     if event.contains("has no expiry") && PANICS.get() {
-        // Without a message, which would only look like a failure.
+        // Without the panic message, which would only look like a failure.
         resume_unwind(Box::new("in a subscriber"));
     }
 }
 
-/// A key without expiry is told by an event, on the thread of the caller. Its subscriber panics.
+/// A key without expiry causes an event on the caller's thread, and its subscriber panics.
 #[test]
 fn a_caller_that_panics_leaves_the_queue() {
-    // One for all threads: whether an event is wanted at all is asked on the thread that has it first.
+    // One subscriber for all threads: the first thread with an event decides if the event is wanted at all.
     tracing::subscriber::set_global_default(Listener(|event: String| panic_if_wanted(&event)))
         .expect("there is no other one");
     leaves(
@@ -120,7 +120,7 @@ fn a_caller_that_tries_once_does_not_enter_the_queue() {
     for locks in [&holder, &other] {
         assert!(fair(locks).try_lock().optional().expect("three nodes").is_none());
     }
-    // What it has asked is done: the nodes have answered this on the same connections.
+    // The caller's requests are done: the nodes have answered this later one on the same connections.
     assert!(fair(&other).is_locked().expect("three nodes"));
     for server in servers.iter() {
         assert_eq!(server.command(&["EXISTS", QUEUE]), Value::Int(0));

@@ -19,14 +19,14 @@ const ENDS: &str = "{k}:queue_ends";
 const FENCE: &str = "{k}:fence";
 const TTL: &str = "60000";
 const FENCE_TTL: &str = "660000";
-/// For how long a caller waits, in milliseconds.
+/// Time for which a caller waits, in milliseconds.
 const LIFE: i64 = 60_000;
-/// As long as a node keeps an entry at most.
+/// The maximum of callers in a node's queue.
 const MOST: usize = 1_000;
-/// Never to be waited for.
+/// A limit that is never reached.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// An attempt of that caller, who stands in the queue under its own name.
+/// The owner id of an attempt by that caller, which stands in the queue under its own name.
 fn owner(caller: &str) -> String {
     format!("{caller}-attempt")
 }
@@ -53,7 +53,7 @@ impl Node {
         self.eval(ACQUIRE, &["k", MARK, RESERVED, QUEUE, ENDS], &arguments)
     }
 
-    /// A caller that does not wait.
+    /// A call that does not wait.
     fn try_once(&self, caller: &str) -> Value {
         self.ask(caller, 0, 0)
     }
@@ -86,7 +86,7 @@ fn text(value: &Value) -> String {
     }
 }
 
-/// The ticket that a refusal tells, and how long something is in the way.
+/// The ticket in a refusal, and the time for which the lock is not free, in milliseconds.
 #[track_caller]
 fn refused(value: &Value) -> (i64, i64) {
     let Value::Array(words) = value else { panic!("{value:?}") };
@@ -123,7 +123,7 @@ fn the_lowest_ticket_goes_first_and_nobody_comes_before_it() {
     assert!(ahead_ms > 0 && ahead_ms <= LIFE, "as long as the first one waits: {ahead_ms}");
     refused(&node.try_once("fourth"));
     assert_eq!(node.ask("first", 1, LIFE), granted());
-    // It leaves the queue once a majority has granted the lock. Until then it is to come first again.
+    // The caller leaves the queue once a majority has granted the lock. Until then it stays first.
     assert_eq!(node.queue(), ["first", "second", "third"]);
     assert_eq!(node.leave("first"), Value::Int(1));
     assert_eq!(node.leave("first"), Value::Int(0));
@@ -165,7 +165,7 @@ fn a_caller_that_does_not_ask_again_is_in_nobodys_way_when_its_time_is_over() {
     assert_eq!(node.queue(), ["second"]);
 }
 
-/// The node's clock was set back since.
+/// The node's clock was set back after the entry was made.
 #[test]
 fn an_entry_that_ends_later_than_any_may_is_over() {
     let node = Node::start();
@@ -206,8 +206,8 @@ fn the_first_caller_is_told_of_a_release_by_name_and_nobody_else() {
     refused(&node.ask("second", 2, LIFE));
     node.eval(&release, &["k", QUEUE], &[&owner("holder"), "channel", "holder"]);
     assert_eq!(text(&told()), "first");
-    // It gives back what it has got on too few nodes, and comes again by itself. Those who wait for the name as a lock of
-    // another kind may do so because of that, and heed all messages.
+    // The caller gives back a grant from too few nodes, and asks again by itself. Waiters for the name as a lock of
+    // another kind may try in that time, and so they react to all messages.
     assert_eq!(node.ask("first", 1, LIFE), granted());
     node.eval(&release, &["k", QUEUE], &[&owner("first"), "channel", "first"]);
     assert_eq!(text(&told()), "#queued", "nobody in the queue");
@@ -230,7 +230,7 @@ fn a_queue_has_a_limit_and_makes_room_for_the_living() {
     let Value::Array(words) = one_more() else { panic!("it is refused") };
     assert_eq!(words.len(), 2, "it is not in the queue: {words:?}");
     assert_eq!(node.queue().len(), MOST);
-    // One that is there already stays.
+    // A caller that is already in the queue stays.
     assert_eq!(refused(&node.ask("caller-999", MOST, LIFE)).0, 1_000);
     let over = (node.now_ms() - 1_000).to_string();
     node.0.command(&["ZADD", ENDS, &over, "caller-500"]);

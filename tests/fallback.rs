@@ -1,4 +1,4 @@
-//! Falling back to the first node: what it gives, what it refuses, and how it fails.
+//! Falling back to the first node: its benefits, its limits, and its failures.
 
 mod support;
 
@@ -31,7 +31,7 @@ fn with_only_the_first_node_it_is_granted_there_and_says_so() {
     let mut servers = Servers::start(3);
     servers.iter_mut().skip(1).for_each(Server::kill);
     let (locks, other) = (client(servers.urls()), client(servers.urls()));
-    // Not before the quorum has been gone for that long.
+    // The client does not fall back before the quorum has been gone for that long.
     let error = locks.try_lock("orders/42").expect_err("one of three");
     assert_eq!(error.kind(), ErrorKind::NoQuorum);
     let guard = locks.lock("orders/42").expect("the first node is enough after a while");
@@ -112,7 +112,7 @@ fn it_is_lost_when_somebody_else_has_it_on_the_others() {
 }
 
 /// The failure that the manual describes: the network is cut between the first node and the others,
-/// and each client reaches only one side. Both hold the lock, and both by what they were told.
+/// and each client reaches only one side. Both hold the lock, each correctly by the answers it got.
 #[test]
 fn a_partition_gives_it_to_two() {
     let servers = Servers::start(3);
@@ -127,8 +127,8 @@ fn a_partition_gives_it_to_two() {
     ours.check().expect("valid at the same time");
 }
 
-/// The normal end of an outage: the others are back before the holder's next renewal. Who falls back
-/// like everybody else asks the first node before it believes a majority.
+/// The normal end of an outage: the others are back before the holder's next renewal. Every client with the fallback
+/// asks the first node before it believes a majority.
 #[test]
 fn the_first_nodes_holder_is_respected_by_a_majority_that_came_back() {
     let mut servers = Servers::start(3);
@@ -149,7 +149,7 @@ fn the_first_nodes_holder_is_respected_by_a_majority_that_came_back() {
     wait_until("it is free", LIMIT, || other.try_lock("orders/42").is_ok());
 }
 
-/// A caller's own short deadline is no reason to fall back, however long ago a quorum was missed.
+/// A caller's own short deadline is no reason to fall back, even if the quorum has been missing for long.
 #[test]
 fn a_short_deadline_is_no_reason_to_fall_back() {
     let mut servers = Servers::start(3);
@@ -169,7 +169,7 @@ fn a_short_deadline_is_no_reason_to_fall_back() {
     servers.wait_no_keys();
 }
 
-/// Of the nodes that are left the slowest one may know of another holder.
+/// The slowest of the remaining nodes may know of another holder.
 #[test]
 fn all_nodes_are_heard_before_the_first_one_decides_alone() {
     let mut servers = Servers::start(5);
@@ -194,7 +194,7 @@ fn all_nodes_are_heard_before_the_first_one_decides_alone() {
     wait_until("the first node is given back", LIMIT, || servers[0].get(KEY).is_none());
 }
 
-/// They are there, and may hold somebody else's keys; whoever runs them shall hear of it.
+/// These nodes are available, and may hold keys of other clients. Their operators must learn of the errors.
 #[test]
 fn nodes_that_answer_with_errors_are_no_reason_to_fall_back() {
     let mut servers = Servers::start(3);

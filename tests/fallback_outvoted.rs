@@ -1,7 +1,7 @@
-//! A lock of the fallback, and a majority that comes back while the first node is there and does not grant:
-//! it has forgotten the lock, or cannot say that it is there. Nobody else gets the lock.
+//! A lock of the fallback, and a majority that comes back while the first node is up but does not grant:
+//! it has forgotten the lock, or cannot confirm it. No other client gets the lock.
 //!
-//! `QUORLOCK_ROUNDS` says how often each case is tried.
+//! `QUORLOCK_ROUNDS` sets the number of rounds of each case.
 
 mod support;
 
@@ -15,9 +15,9 @@ use support::clients::{admitted, wait_connected};
 use support::{Server, Servers, wait_until};
 
 const LIMIT: Duration = Duration::from_secs(60);
-/// Of the locks, and the longest that there is: so a quarantine lasts as long.
+/// The TTL of the locks, and the longest TTL, so that a quarantine is as long.
 const TTL: Duration = Duration::from_secs(10);
-/// How long the majority is there, with clients that want the lock, while it is held.
+/// Time for which the majority is back while the lock is held and other clients want it.
 const TRIED: Duration = Duration::from_millis(1_500);
 const NODE_TIMEOUT: Duration = Duration::from_secs(1);
 const NAME: &str = "orders/42";
@@ -38,16 +38,16 @@ fn builder(servers: &Servers) -> Builder {
 }
 
 /// One client falls back to the first of three nodes, `harm` comes to that node, and the others come back.
-/// Whether another client was granted the lock while the first one's was valid, and what it was told else.
+/// Returns true if another client got the lock while the first one's was valid. If not, one of its errors must contain `words`.
 fn is_outvoted(servers: &mut Servers, harm: &dyn Fn(&mut Server), words: &str) -> bool {
     let (first, second) = (admitted(builder(servers)), admitted(builder(servers)));
     servers.iter_mut().skip(1).for_each(Server::pause);
-    // Not renewed: what it has is what the first node was asked for at the beginning.
+    // Not renewed: the first node was asked at the beginning only.
     let guard = first.mutex(NAME).renewal(Renewal::Manual).lock().expect("it falls back");
     assert_eq!(guard.mode(), Mode::Fallback);
     harm(&mut servers[0]);
     servers.iter_mut().skip(1).for_each(Server::resume);
-    // One that is busy does not come back.
+    // A busy node does not come back.
     let comes_back = usize::from(words == "BUSY")..;
     wait_until("the others are back", LIMIT, || {
         second.node_stats()[comes_back.clone()].iter().all(|node| node.connected)
@@ -74,7 +74,7 @@ fn is_outvoted(servers: &mut Servers, harm: &dyn Fn(&mut Server), words: &str) -
     false
 }
 
-/// The two guards of each round, of as many as are asked for.
+/// Makes the requested rounds. In none of them may both guards be valid.
 #[track_caller]
 fn nobody_is_outvoted(clocks: bool, harm: impl Fn(&mut Server), words: &str) {
     let (rounds, mut outvoted) = (rounds(), 0);
@@ -103,7 +103,7 @@ fn a_first_node_that_is_full_is_not_outvoted() {
     nobody_is_outvoted(false, fill, "out of memory");
 }
 
-/// A long script of somebody else's; the server answers that it is busy, until it is killed.
+/// The node runs a long foreign script. It answers that it is busy, until the script is killed.
 #[test]
 fn a_first_node_that_is_busy_is_not_outvoted() {
     let occupy = |first: &mut Server| {
@@ -121,8 +121,8 @@ fn a_first_node_whose_clock_is_set_forward_is_not_outvoted() {
     nobody_is_outvoted(true, |first| first.set_clock(30), "may have");
 }
 
-/// A holder whose machine has stood still, and its clock with it, sees the first node's clock go forward. By then
-/// the first node has rightly granted the lock to somebody else.
+/// A holder's machine was suspended, and its clock with it, so it sees the first node's clock go forward. By then
+/// the first node has rightly granted the lock to another client.
 #[test]
 fn a_first_node_that_another_client_has_is_believed_although_its_clock_went_forward() {
     let Some(mut servers) = Servers::start_with_clocks(3) else { return };
@@ -136,7 +136,7 @@ fn a_first_node_that_another_client_has_is_believed_although_its_clock_went_forw
 }
 
 /// The first node is away for so long that clients pause between their tries to connect, and comes back empty.
-/// The others are back as long after it. Whether another client was granted the lock while the first one's was
+/// The others come back `others_after` that. Returns true if another client got the lock while the first one's was
 /// valid.
 fn is_passed_over(renewal: Renewal, others_after: Duration) -> bool {
     const AWAY: Duration = Duration::from_secs(3);
@@ -159,13 +159,13 @@ fn is_passed_over(renewal: Renewal, others_after: Duration) -> bool {
             return guard.check().is_ok() && other.check().is_ok();
         }
     }
-    // A renewal that met the other client on one of the others would have ended it.
+    // A renewal that met the other client on another node would have ended the lock.
     let kept = guard.check().is_ok();
     assert!(kept || renewal == Renewal::Auto, "it was not renewed, and its time is not over");
     false
 }
 
-/// A client that cannot reach the first node since it pauses between two tries to connect knows nothing of it.
+/// A client does not reach the first node during a pause between two tries to connect, and so knows nothing of it.
 #[test]
 fn a_first_node_that_is_back_is_not_passed_over_for_a_pause_between_tries() {
     let cases = [(Renewal::Manual, 0), (Renewal::Manual, 300), (Renewal::Auto, 0)];
@@ -179,7 +179,7 @@ fn a_first_node_that_is_back_is_not_passed_over_for_a_pause_between_tries() {
     assert_eq!(passed_over, [0; 3], "two valid guards, so often in {} rounds each", rounds());
 }
 
-/// A first node that is down, and refuses connections, costs an attempt no more than that.
+/// A first node that is down, and refuses connections, costs an attempt no more than that refusal.
 #[test]
 fn a_first_node_that_is_dead_does_not_hold_up_the_others() {
     let mut servers = Servers::start(3);
@@ -199,7 +199,7 @@ fn a_first_node_that_is_dead_does_not_hold_up_the_others() {
     assert!(fastest < Duration::from_millis(200), "each of 20 locks took {fastest:?}");
 }
 
-/// One that hangs is waited for, by each attempt, for the node timeout at most; then the others are enough.
+/// Each attempt waits for a hung first node, for the node timeout at most. Then the others are enough.
 #[test]
 fn a_first_node_that_hangs_costs_each_attempt_the_node_timeout_at_most() {
     let mut servers = Servers::start(3);
@@ -217,7 +217,7 @@ fn a_first_node_that_hangs_costs_each_attempt_the_node_timeout_at_most() {
     }
 }
 
-/// `lock()` waits the first node's quarantine out, and gets the lock then.
+/// `lock()` waits for the end of the first node's quarantine, and gets the lock then.
 #[test]
 fn who_waits_gets_the_lock_after_the_first_nodes_quarantine() {
     let mut servers = Servers::start(3);
@@ -235,7 +235,7 @@ fn who_waits_gets_the_lock_after_the_first_nodes_quarantine() {
     guard.unlock().expect("all are there");
 }
 
-/// Clients with a fallback and clients without it are kept apart, for those without do not ask the first
+/// Clients with a fallback and clients without it are kept apart, since those without it do not ask the first
 /// node before they believe a majority of the others.
 #[test]
 fn clients_with_and_without_a_fallback_do_not_share_a_set() {

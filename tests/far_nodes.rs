@@ -12,11 +12,11 @@ use support::{Server, holds_within, wait_until};
 
 use quorlock::Quorlock;
 
-/// Far enough for several writes on their way.
+/// A delay with several writes on their way.
 const LATE: Duration = Duration::from_millis(5);
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// The time for a request to get to a server that does not answer.
+/// Time limit for a request to reach a server that does not answer.
 const SOON: Duration = Duration::from_secs(2);
 
 #[test]
@@ -24,14 +24,14 @@ fn a_request_goes_out_although_an_earlier_one_is_not_answered() {
     let server = Server::start();
     let proxy = Proxy::start(server.port());
     proxy.delay(LATE);
-    // So long, the connection lives without an answer.
+    // The connection lives that long without an answer.
     let builder = Quorlock::builder().nodes([proxy.url()]).ttl(LIMIT * 5).max_ttl(LIMIT * 5);
     let locks = connected(builder.restart_quarantine(false).node_timeout(LIMIT));
     let lock_and_unlock = |name: &str| locks.lock(name).and_then(|guard| guard.unlock());
     lock_and_unlock("warm").expect("it is free");
     let is_locked =
         |name: &str| server.command(&["EXISTS", &format!("quorlock:{name}")]) == Value::Int(1);
-    // Each second the node is asked about itself, and nothing follows before that is answered.
+    // A node is probed each second, and no request goes out before the probe's answer.
     wait_until("three requests have run without an answer", LIMIT, || {
         proxy.hold_answers(true);
         let mut have_run = 0;

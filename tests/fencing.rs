@@ -1,4 +1,4 @@
-//! Fencing tokens over real servers: that they rise, and what they cost.
+//! Fencing tokens over real servers: they rise, and cost no further round.
 
 mod support;
 
@@ -11,7 +11,7 @@ use redis::Value;
 use support::clients::{connected, fresh, requests};
 use support::{Server, Servers, fake, wait_until};
 
-/// Never to be waited for.
+/// A limit that is never reached.
 const LIMIT: Duration = Duration::from_secs(30);
 /// Long enough for a healthy node to answer on a busy machine.
 const NODE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -21,10 +21,10 @@ const NAME: &str = "orders/42";
 const KEY: &str = "quorlock:orders/42";
 const FENCE: &str = "{quorlock:orders/42}:fence";
 
-/// How much longer than its lock a fence lives.
+/// Time by which a fence outlives its lock.
 const OUTLIVES_MS: i64 = 600_000;
 const LARGEST: u64 = (1 << 51) - 1;
-/// Ahead of any master's time, by centuries, and of what Lua can turn into text.
+/// A number ahead of any master's time by centuries, and of the numbers that Lua can turn into text.
 const AHEAD: u64 = 2_000_000_000_000_000;
 
 fn settings(servers: &Servers) -> Builder {
@@ -35,7 +35,7 @@ fn client(servers: &Servers) -> Quorlock {
     connected(settings(servers))
 }
 
-/// The number of a holder; a token is that times 4096, before any hand-over.
+/// The number of a holder: the token divided by 4096, before any hand-over.
 fn number(guard: &Guard) -> u64 {
     let token = u64::from(guard.token().expect("fencing is on"));
     assert_eq!(token % 4_096, 0);
@@ -50,7 +50,7 @@ fn set_fence(server: &Server, number: u64) {
     server.command(&["SET", FENCE, &number.to_string(), "PX", "60000"]);
 }
 
-/// How many of the nodes know that number of the lock, or a larger one, while its key is there.
+/// The number of nodes that know that number of the lock, or a larger one, while they have its key.
 fn known_by(servers: &[Server], number: u64) -> usize {
     let knows = |server: &&Server| server.get(KEY).is_some() && fence(server) >= Some(number);
     servers.iter().filter(knows).count()
@@ -66,7 +66,7 @@ fn masters_now(server: &Server) -> u64 {
 }
 
 /// Two of five masters restart empty between two holders, in turns, so that in the end each has
-/// forgotten everything several times; and every client is a new one, which has seen no number, and locks
+/// forgotten everything several times. Each client is new, so it has seen no number, and locks
 /// before it is connected.
 #[test]
 fn tokens_rise_while_masters_forget_everything() {
@@ -83,14 +83,14 @@ fn tokens_rise_while_masters_forget_everything() {
             servers[(2 * round + i) % 5].restart_empty();
         }
     }
-    // All of them at once: from here on only their clocks are left.
+    // All masters at once: from here on only their clocks are left.
     servers.iter_mut().for_each(Server::restart_empty);
     let locks = settings(&servers).build().expect("the settings are valid");
     assert!(number(&lock(&locks)) > last);
 }
 
-/// The number is the masters' time and nothing of ours: no part of the crate reads a wall clock, which
-/// `tests/tidy.rs` sees to.
+/// The number is the masters' time and not ours: no part of the crate reads a wall clock, as
+/// `tests/tidy.rs` checks.
 #[test]
 fn numbers_are_the_masters_time_and_beyond_what_lua_writes_as_text() {
     let servers = Servers::start(3);
@@ -106,7 +106,7 @@ fn numbers_are_the_masters_time_and_beyond_what_lua_writes_as_text() {
     assert!(servers.iter().all(|server| fence(server) == Some(number)));
     guard.unlock().expect("three of three");
 
-    // As after a time in which the masters' clocks were wrong.
+    // As after a time with wrong clocks on the masters.
     servers.iter().for_each(|server| set_fence(server, AHEAD));
     for ahead in 1..4 {
         let guard = lock(&locks);
@@ -116,7 +116,7 @@ fn numbers_are_the_masters_time_and_beyond_what_lua_writes_as_text() {
     }
 }
 
-/// One script a node and call, as without fencing.
+/// One script per node and call, as without fencing.
 #[test]
 fn a_lock_and_its_release_cost_no_further_round() {
     const PAIRS: u64 = 20;
@@ -127,14 +127,14 @@ fn a_lock_and_its_release_cost_no_further_round() {
         let guard = lock(&locks);
         wait_until("all nodes have the key", LIMIT, || known_by(&servers, number(&guard)) == 5);
         guard.unlock().expect("five of five");
-        // That of a slower node may still be on its way.
+        // The request to a slow node may still be on its way.
         wait_until("all scripts are sent", LIMIT, || requests(&locks) >= 10 * pair);
         assert_eq!(requests(&locks), 10 * pair);
     }
 }
 
-/// What a holder leaves that was cut off from a part of the nodes: they know different numbers. Then
-/// a majority is told the lock's, before anybody holds it.
+/// A holder that was cut off from some nodes leaves different numbers on them. Then a majority must
+/// get the new lock's number before the lock is held.
 #[test]
 fn a_number_that_too_few_nodes_know_is_written_back() {
     let servers = Servers::start(3);
@@ -149,7 +149,7 @@ fn a_number_that_too_few_nodes_know_is_written_back() {
         assert!(known >= 2, "{known} of 3 know {number}, after {numbers:?}");
         let mut sorted = numbers;
         sorted.sort_unstable();
-        // The largest of two answers: which two is a matter of speed.
+        // The largest of two answers. Speed decides which two.
         assert!(number == sorted[1] + 1 || number == sorted[2] + 1, "{number} {numbers:?}");
         let told = requests(&locks) - before;
         assert!(told <= 6, "an acquire and a confirmation a node at most: {told}");
@@ -161,8 +161,8 @@ fn a_number_that_too_few_nodes_know_is_written_back() {
     }
 }
 
-/// With one node down, the other two must agree, and they do not: so there is a round more, which the
-/// fences and the count of scripts show; and none for the next lock, whose proposal is above them.
+/// With one node down, the other two must agree, but they do not. So there is one more round, which the
+/// fences and the count of scripts show. The next lock needs none: its proposal is above the fences.
 #[test]
 fn the_write_back_is_one_round_and_not_needed_again() {
     let mut servers = Servers::start(3);
@@ -190,11 +190,11 @@ fn the_write_back_is_one_round_and_not_needed_again() {
     guard.unlock().expect("two of three");
 }
 
-/// One of the two nodes that granted has lost the lock again before it is told the number, so that only
-/// the other one confirms: the lock is not held, and given back.
+/// One of the two granting nodes has lost the lock again before it gets the number, so only
+/// the other one confirms. The lock is not held, and given back.
 #[test]
 fn without_a_majority_that_confirms_there_is_no_lock() {
-    /// Somewhat above what is proposed by the clock of a fake server, the lower one of two.
+    /// Somewhat above the proposal from the clock of a fake server, which is the lower one of two.
     const NEAR: u64 = 170_000_000_500_000;
     for told in [&b":0\r\n"[..], b"-ERR no\r\n"] {
         let mut servers = Servers::start(2);
@@ -220,7 +220,7 @@ fn without_a_majority_that_confirms_there_is_no_lock() {
         assert_eq!(fence(&servers[0]), Some(NEAR), "that one was told");
         wait_until("the other one, too", LIMIT, || calls.load(Ordering::SeqCst) == 3);
 
-        // The next one is granted, above all that was seen.
+        // The next lock is granted, with a number above all earlier ones.
         servers[1].restart_empty();
         wait_until("the reconnect", LIMIT, || {
             locks.node_stats().iter().filter(|n| n.connected).count() == 3
@@ -245,14 +245,14 @@ fn the_end_of_the_range_is_an_error_and_no_number_is_given_twice() {
         assert!(error.to_string().contains(FENCE), "{error}");
     }
     servers.wait_no_keys();
-    // Other names have nothing to do with it, and without fencing neither has this one.
+    // Other names are not affected. Without fencing, this name is not affected either.
     locks.lock("orders/43").and_then(Guard::unlock).expect("three of three");
     let unfenced = connected(settings(&servers).fencing(false));
     unfenced.lock(NAME).and_then(Guard::unlock).expect("three of three");
 
-    // What is on one node alone is in nobody's way.
+    // A number on a single node blocks no lock.
     servers.iter().take(2).for_each(|server| set_fence(server, AHEAD));
-    // (One node may still have the lock before, and each attempt that it refuses takes a number.)
+    // (One node may still have the previous lock, and each attempt that it refuses takes a number.)
     let locks = client(&servers);
     let guard = lock(&locks);
     let above = number(&guard).checked_sub(AHEAD).expect("it is above what two of three know");
@@ -300,8 +300,8 @@ fn without_fencing_there_is_no_fence_and_no_token() {
     }
 }
 
-/// A node that lost all gets the lock's number with its key; and so does one that a contender had for a
-/// moment, which is why it knows a larger one.
+/// A node that lost all data gets the lock's number with its key. So does a node that a contender had for a
+/// moment, so that it knows a larger number.
 #[test]
 fn a_repair_writes_the_fence_also_where_contenders_were() {
     let mut servers = Servers::start(5);

@@ -1,7 +1,7 @@
 //! Bugs that other lock libraries have or had, each as a test on real servers.
 //!
-//! Where a bug was "it blocks until some timeout", the timeout is set to half a minute here, and the
-//! test demands that it was not waited for: no test depends on how fast the machine is.
+//! Where the bug was "it blocks until some timeout", the timeout is half a minute in the test. The
+//! test demands that the call does not take that long, so no test depends on the machine's speed.
 
 mod support;
 
@@ -13,14 +13,14 @@ use quorlock::{Builder, ErrorKind, OptionalGuard as _, Quorlock};
 use support::clients::fresh;
 use support::{Server, Servers, wait_until};
 
-/// Never to be waited for.
+/// A limit that is never reached.
 const AGES: Duration = Duration::from_secs(30);
 
 fn patient(servers: &Servers) -> Builder {
     fresh(servers.urls()).max_ttl(Duration::from_secs(600)).ttl(AGES * 2).node_timeout(AGES)
 }
 
-/// Soon enough for hung nodes to be given up in a test, and long enough for healthy ones to answer
+/// Short enough for a test to wait until hung nodes are given up, and long enough for healthy ones to answer
 /// on a busy machine.
 const NODE_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -40,8 +40,8 @@ fn build(builder: Builder) -> Quorlock {
     locks
 }
 
-/// A client of servers that know the scripts: they run what was sent to them while they were hung,
-/// where a fresh server would only say that it does not know the script.
+/// A client of servers that know the scripts. After a hang they run the requests that were sent to them,
+/// while a fresh server would only say that it does not know the script.
 fn warm(servers: &Servers) -> Quorlock {
     let locks = build(quick(servers));
     let guard = locks.lock("warm").expect("all are healthy");
@@ -59,7 +59,7 @@ fn foreign(server: &Server, key: &str) {
 
 const KEY: &str = "quorlock:orders/42";
 
-/// node-redlock: the partial grant of one try is in the way of the next one.
+/// node-redlock: the partial grant of one try blocks the next one.
 #[test]
 fn case_01_an_own_partial_grant_does_not_block_the_next_try() {
     let servers = Servers::start(3);
@@ -76,7 +76,7 @@ fn case_01_an_own_partial_grant_does_not_block_the_next_try() {
     servers.wait_no_keys();
 }
 
-/// node-redlock, Redisson: a quorum is reached, and the lock handed out has expired already.
+/// node-redlock, Redisson: a quorum is reached, but the lock has already expired when it is handed out.
 #[test]
 fn case_02_a_quorum_that_comes_late_is_honest_about_what_is_left() {
     let mut servers = Servers::start(5);
@@ -96,7 +96,7 @@ fn case_02_a_quorum_that_comes_late_is_honest_about_what_is_left() {
         let remaining = guard.remaining();
         assert!(remaining < ttl - Duration::from_millis(700), "{remaining:?}");
         assert!(remaining > ttl / 2, "{remaining:?}");
-        // It is as good as it says: no key ends before.
+        // The validity is not overstated: no key ends earlier.
         for server in servers.iter() {
             if server.get(KEY).is_some() {
                 let left = u64::try_from(server.pttl(KEY)).expect("it has an expiry");
@@ -108,8 +108,8 @@ fn case_02_a_quorum_that_comes_late_is_honest_about_what_is_left() {
     servers.wait_no_keys();
 }
 
-/// Crate redlock, redlock-py, redlock-rb: an error of a minority fails the call, and what was
-/// granted stays.
+/// Crate redlock, redlock-py, redlock-rb: an error of a minority fails the call, and the grants of
+/// the others stay.
 #[test]
 fn case_03_errors_of_a_minority_neither_fail_the_call_nor_leak() {
     let servers = Servers::start(3);
@@ -133,19 +133,19 @@ fn case_04_a_grant_that_comes_after_the_release_does_not_stay() {
         servers.iter_mut().take(2).for_each(Server::pause);
         let guard = locks.lock("orders/42").expect("three of five");
         if again {
-            // Long enough for the node timeout to be over: the nodes are given up by then.
+            // After the node timeout the nodes are given up.
             wait_until("the hung nodes are given up", AGES, || {
                 locks.node_stats().iter().filter(|node| !node.connected).count() == 2
             });
         }
         guard.unlock().expect("three of five");
         servers.iter_mut().take(2).for_each(Server::resume);
-        // The TTL is a minute; this waits for a few seconds.
+        // The TTL is a minute; this waits for a few seconds only.
         servers.wait_no_keys();
     }
 }
 
-/// The same when the attempt was lost, and its client is gone before the nodes wake up: the release
+/// As in the test above, but the attempt failed, and its client is gone before the nodes wake up: the release
 /// was written behind the acquire, on the same connection.
 #[test]
 fn case_04_nothing_stays_of_a_lost_attempt_whose_client_has_gone() {
@@ -199,7 +199,7 @@ fn case_08_an_extension_revives_nothing() {
     wait_until("all nodes have the key", AGES, || {
         servers.iter().all(|server| server.get(KEY).is_some())
     });
-    // Somebody deleted the keys by hand; on one node the lock is somebody else's by now.
+    // The keys were deleted by hand, and on one node another client has the lock by now.
     servers.iter().for_each(|server| drop(server.command(&["DEL", KEY])));
     foreign(&servers[0], KEY);
     let error = guard.extend(AGES * 2).expect_err("it is gone");
@@ -301,7 +301,7 @@ fn case_15_a_drop_releases_and_does_not_block() {
 fn case_20_a_timed_wait_goes_on_trying() {
     let servers = Servers::start(3);
     let locks = build(quick(&servers));
-    // Of another process, so that the waiter has to ask the nodes.
+    // Held by another process, so that the waiter must ask the nodes.
     let guard = build(quick(&servers)).lock("orders/42").expect("three of three");
     let tries = || servers[0].script_calls();
     let before = tries();

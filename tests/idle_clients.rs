@@ -1,4 +1,4 @@
-//! Clients that nobody uses: what they cost the servers, and what they notice all the same.
+//! Idle clients: their load on the servers, and the changes that they still notice.
 
 mod support;
 
@@ -11,7 +11,7 @@ use support::{Server, Servers, wait_until};
 const LIMIT: Duration = Duration::from_secs(60);
 const MARK: &str = "quorlock:{quorlock}:mark";
 
-/// A client that has all it needs, and is used no more.
+/// A client that is connected and admitted, and not used any more.
 fn idle(servers: &Servers) -> Quorlock {
     let builder = Quorlock::builder().nodes(servers.urls()).node_timeout(Duration::from_secs(2));
     let locks = admitted(builder);
@@ -27,13 +27,13 @@ fn is_quarantined(server: &Server) -> bool {
     server.get(MARK).is_some_and(|mark| mark.contains(" quarantined "))
 }
 
-/// How often a server was asked.
+/// The number of calls by command that a server has got.
 #[derive(Debug)]
 struct Calls {
     time: u64,
     get: u64,
     info: u64,
-    /// Each connection of a client begins with one.
+    /// One for each connection of a client.
     ping: u64,
 }
 
@@ -51,8 +51,8 @@ impl Calls {
     }
 }
 
-/// A probe asks the server for three sections of `INFO`, and a check for one. A further connection, which looks which server
-/// answers, asks for three and makes a probe.
+/// A probe asks the server for three sections of `INFO`, and a check for one. A further connection, which checks the server's
+/// identity, asks for three and makes a probe.
 #[test]
 fn a_client_at_rest_checks_nodes_and_does_not_probe_them() {
     let servers = Servers::start(1);
@@ -67,7 +67,7 @@ fn a_client_at_rest_checks_nodes_and_does_not_probe_them() {
         calls.time >= calls.ping + 5
     });
     let checks = calls.time - calls.ping;
-    // One that was asked for before all was admitted may be answered after that, with a probe behind it.
+    // A request from before the admission of all nodes may be answered after it, with a probe behind it.
     assert!(calls.info - ours <= checks + 6 * calls.ping + 3, "{ours} are ours of {calls:?}");
     assert!(calls.get >= checks, "the mark is compared: {calls:?}");
 }
@@ -81,8 +81,8 @@ fn a_client_at_rest_notices_that_a_master_was_flushed() {
     assert!(servers[1..].iter().all(is_admitted));
 }
 
-/// It was a replica for a while, and has the same mark as before, by way of its replica. What else it had
-/// may not have reached that.
+/// The master was a replica for a while, and has the same mark as before, through its own replica. Its other
+/// data may not have reached that replica.
 #[test]
 fn a_client_at_rest_notices_that_a_master_was_a_replica_meanwhile() {
     let servers = Servers::start_with(3, &["--repl-diskless-sync-delay", "0"]);

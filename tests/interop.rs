@@ -1,7 +1,7 @@
-//! Reentrant locks beside Redisson's `RLock`, on one server that both use.
+//! Reentrant locks next to Redisson's `RLock`, on one server that both use.
 //!
-//! Redisson's side are its scripts, as they are known: what a Java program runs on the server, with no line of this crate in
-//! it.
+//! Redisson's side consists of its known scripts, as a Java program runs them on the server. It uses no line of this
+//! crate.
 
 mod support;
 
@@ -13,7 +13,7 @@ use redis::Value;
 use support::clients::{connected, fresh};
 use support::{Server, wait_until};
 
-/// Far longer than any test takes: who gets a lock sooner was woken, or found it free.
+/// Far longer than any test takes: a caller that gets a lock sooner was woken, or found it free.
 const TTL: Duration = Duration::from_secs(600);
 
 /// Longer than anything takes on a busy machine, and far shorter than the TTL.
@@ -21,7 +21,7 @@ const LONG: Duration = Duration::from_secs(35);
 
 const LEASE_MS: &str = "600000";
 
-/// The lock's name may have braces, which Redisson takes for its hash slot.
+/// A lock's name may have braces, which Redisson uses for the hash slot.
 const NAMES: [&str; 2] = ["orders/42", "orders{42}"];
 
 const LOCK: &str = "
@@ -65,7 +65,7 @@ if redis.call('hexists', KEYS[1], ARGV[2]) == 1 then
 end
 return 0";
 
-/// A thread of a Redisson client, and the lock that it wants.
+/// A thread of a Redisson client, and its lock.
 struct Redisson<'a> {
     server: &'a Server,
     name: &'a str,
@@ -84,7 +84,7 @@ impl<'a> Redisson<'a> {
         }
     }
 
-    /// `None`: it has the lock, once more. If not, for how many milliseconds somebody else has it.
+    /// Returns `None` if it has the lock, or has it once more. Otherwise returns the holder's remaining milliseconds.
     fn lock(&self) -> Option<i64> {
         match self.server.command(&["EVAL", LOCK, "1", self.name, LEASE_MS, self.owner]) {
             Value::Nil => None,
@@ -93,7 +93,7 @@ impl<'a> Redisson<'a> {
         }
     }
 
-    /// Whether it has the lock no more; `None`: it did not have it.
+    /// Returns true if it has given the lock up completely, and `None` if it did not have it.
     fn unlock(&self) -> Option<bool> {
         let (channel, name) = (self.channel(), self.name);
         let latch = format!("redisson_unlock_latch:{{{name}}}:{:032x}", 7);
@@ -113,13 +113,13 @@ impl<'a> Redisson<'a> {
         self.server.command(&["EVAL", FORCE_UNLOCK, "2", self.name, &channel, "0", "PUBLISH"])
     }
 
-    /// Whether its watchdog finds the lock there.
+    /// Returns true if its watchdog finds the lock.
     fn renew(&self) -> bool {
         let renew = ["EVAL", RENEW, "1", self.name, LEASE_MS, self.owner];
         self.server.command(&renew) == Value::Int(1)
     }
 
-    /// What its `getHoldCount` says of an owner.
+    /// The answer of its `getHoldCount` for an owner.
     fn hold_count(&self, owner: &str) -> Option<String> {
         match self.server.command(&["HGET", self.name, owner]) {
             Value::BulkString(count) => String::from_utf8(count).ok(),
@@ -127,13 +127,13 @@ impl<'a> Redisson<'a> {
         }
     }
 
-    /// What its `isLocked` and `remainTimeToLive` say.
+    /// The answers of its `isLocked` and `remainTimeToLive`.
     fn is_locked(&self) -> (bool, i64) {
         let exists = self.server.command(&["EXISTS", self.name]) == Value::Int(1);
         (exists, self.server.pttl(self.name))
     }
 
-    /// Listens as its waiters do, and runs `then`. Returns the messages that come until the lock can be had.
+    /// Listens as its waiters do, and runs `then`. Returns the messages until the lock is free.
     fn waits(&self, then: impl FnOnce()) -> Vec<String> {
         let held_for = self.lock().expect("somebody has it");
         assert!(held_for > LONG.as_millis() as i64, "so long it would wait without a message");
@@ -142,7 +142,7 @@ impl<'a> Redisson<'a> {
         connection.set_read_timeout(Some(LONG)).expect("more than zero");
         let mut listener = connection.as_pubsub();
         listener.subscribe(self.channel()).expect("it may");
-        // It tries again once it listens: it was not told of a release before that.
+        // It tries again once it listens, since it gets no message of an earlier release.
         if self.lock().is_none() {
             return Vec::new();
         }
@@ -162,7 +162,7 @@ fn builder(server: &Server) -> Builder {
     fresh([server.url()]).key_prefix("").ttl(TTL).max_ttl(TTL).node_timeout(Duration::from_secs(5))
 }
 
-/// A client that looks by itself only every 45 s or more, once it is listening.
+/// A client that checks by itself only every 45 s or more, once it is listening.
 fn client(server: &Server) -> Quorlock {
     connected(builder(server).backoff(Duration::from_millis(5), Duration::from_secs(60)))
 }
@@ -191,7 +191,7 @@ fn each_excludes_the_other() {
         }
         let guard = mutex.try_lock().expect("it was given back");
         guard.unlock().expect("it was ours all the time");
-        // A lock of the Redlock layout is in the way of both.
+        // A lock of the Redlock layout blocks both.
         let guard = locks.mutex(name).lock().expect("it is free");
         assert!(mutex.try_lock().optional().expect("held is no error").is_none());
         guard.unlock().expect("it was ours all the time");
@@ -199,7 +199,7 @@ fn each_excludes_the_other() {
     server.wait_no_keys_in(0);
 }
 
-/// What Redisson reads of a lock, after each of our operations.
+/// Redisson's view of a lock after each of our operations.
 #[test]
 fn our_lock_is_one_of_redisson_at_any_time() {
     let server = Server::start();
@@ -234,7 +234,7 @@ fn our_lock_is_one_of_redisson_at_any_time() {
     let left = server.keys();
     assert!(left.iter().all(|key| key == "{orders/42}:fence" || support::stays(key)), "{left:?}");
 
-    // Each owner is of one lease, as a late request of the one before must not touch the next one.
+    // Each lease has its own owner, since a late request of one must not touch the next one.
     let guard = mutex.lock().expect("it is free");
     assert_ne!(guard.owner(), owner);
     drop(guard);
@@ -278,7 +278,7 @@ fn a_release_by_redisson_wakes_our_waiter() {
                     let guard = mutex.try_lock_for(LONG).optional().expect("one server");
                     (guard.map(|guard| guard.unlock()), start.elapsed())
                 });
-                // Ours and Redisson's.
+                // Our channel and Redisson's.
                 wait_until("it listens to both channels", LONG, || {
                     locks.node_stats()[0].listened_to == 2
                 });
@@ -296,7 +296,7 @@ fn a_release_by_redisson_wakes_our_waiter() {
     server.wait_no_keys_in(0);
 }
 
-/// A client of ours gives its lock back, and wants it again at once. The waiter of Redisson comes first.
+/// A client of ours gives its lock back, and wants it again at once. Redisson's waiter comes first.
 #[test]
 fn our_client_leaves_the_lock_to_a_waiter_of_redisson() {
     let server = Server::start();
@@ -312,7 +312,7 @@ fn our_client_leaves_the_lock_to_a_waiter_of_redisson() {
         };
         wait_until("it listens", LONG, listens);
         guard.unlock().expect("it was ours all the time");
-        // It may come too late on a busy machine. Then it is told of the next release.
+        // The waiter may come too late on a busy machine. Then the next release wakes it.
         wait_until("it is served", LONG, || {
             drop(mutex.try_lock_for(Duration::from_millis(100)).optional().expect("one server"));
             waiting.is_finished()
@@ -323,7 +323,7 @@ fn our_client_leaves_the_lock_to_a_waiter_of_redisson() {
     server.wait_no_keys_in(0);
 }
 
-/// Redisson deletes the key, whoever has it. Our holder learns of it, and takes nothing from the next one.
+/// Redisson deletes the key of any holder. Our holder learns of the loss, and takes nothing from the next one.
 #[test]
 fn a_forced_unlock_is_a_loss() {
     let server = Server::start();

@@ -1,7 +1,7 @@
-//! Requests that are delivered over a connection that the client has given up, behind the release over the
-//! next one.
+//! Requests that arrive over a connection that the client has given up, after the release over the
+//! next connection.
 //!
-//! `QUORLOCK_LATE_ROUNDS` says how many rounds each test makes.
+//! `QUORLOCK_LATE_ROUNDS` sets the number of rounds of each test.
 
 mod support;
 
@@ -12,10 +12,10 @@ use support::clients::admitted;
 use support::proxy::Proxy;
 use support::{Servers, access, wait_until};
 
-/// Never to be waited for.
+/// A limit that is never reached.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// Much longer than that, so that no key ends by itself.
+/// Much longer than [`LIMIT`], so that no key expires.
 const TTL: Duration = Duration::from_secs(120);
 
 /// The rounds of one test.
@@ -30,19 +30,19 @@ struct Set {
     proxies: Vec<Proxy>,
 }
 
-/// What the user may do.
+/// The permissions of the user.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum User {
     /// Everything.
     Default,
-    /// What `OPERATIONS.md` has as an example.
+    /// The example in `OPERATIONS.md`.
     Documented,
-    /// The same, but for ending connections.
+    /// The example without the permission to end connections.
     Limited,
 }
 
 impl User {
-    /// The user's words for `ACL`, if it is not there anyway.
+    /// The user's words for `ACL`, unless it is the default user.
     fn words(self) -> Option<Vec<&'static str>> {
         let words = access::example().into_iter();
         match self {
@@ -78,7 +78,7 @@ impl Set {
         (0..self.servers.len()).filter(taken).collect()
     }
 
-    /// Waits until the client has given up what is held up to those nodes, and has connected anew.
+    /// Waits until the client has given up the connections to those nodes that are held up, and has reconnected.
     fn wait_given_up(&self, locks: &Quorlock, nodes: &[usize]) {
         wait_until("the connections are given up", LIMIT, || {
             nodes.iter().all(|node| self.proxies[*node].given_up() > 0)
@@ -86,14 +86,14 @@ impl Set {
         support::clients::wait_connected(locks);
     }
 
-    /// A lock that all nodes have granted, so that no request to take it is under way any more.
+    /// Takes a lock, and waits until all nodes have granted it, so that no acquire is on its way any more.
     fn lock_everywhere(&self, locks: &Quorlock, name: &str) -> Guard {
         let guard = locks.lock(name).expect("it is free");
         wait_until("all nodes grant it", LIMIT, || self.taken(name).len() == 3);
         guard
     }
 
-    /// Holds an extension of `guard` up on its way to all nodes.
+    /// Sends an extension of `guard`, which is held up on its way to all nodes.
     fn hold_extension(&self, locks: &Quorlock, guard: &Guard) {
         self.proxies.iter().for_each(Proxy::hold);
         let error = guard.extend(TTL).expect_err("no answer comes");
@@ -101,7 +101,7 @@ impl Set {
         self.wait_given_up(locks, &[0, 1, 2]);
     }
 
-    /// Waits until each node has run what the client has sent so far.
+    /// Waits until each node has run all earlier requests of the client.
     fn wait_told(&self, locks: &Quorlock) {
         drop(self.lock_everywhere(locks, "behind"));
         wait_until("all nodes are told", LIMIT, || self.taken("behind").is_empty());
@@ -140,7 +140,7 @@ fn a_late_extension_brings_no_lock_back_where_no_connection_may_be_ended() {
     late_extensions_bring_nothing_back(User::Limited);
 }
 
-/// A lock that is won while the request to the last node is held up, and given back.
+/// Wins a lock while the request to the last node is held up, and gives it back.
 fn with_a_late_acquisition(set: &Set, locks: &Quorlock, name: &str) {
     set.proxies[2].hold();
     let guard = locks.lock(name).expect("two nodes grant it");
@@ -172,7 +172,7 @@ fn the_documented_permissions_are_enough_to_end_old_connections() {
     late_acquisitions_take_nothing(User::Documented);
 }
 
-/// It is given back again, long before its time.
+/// The late grant is given back long before it would expire.
 #[test]
 fn a_late_acquisition_is_given_back_where_no_connection_may_be_ended() {
     let set = Set::start();
@@ -184,7 +184,7 @@ fn a_late_acquisition_is_given_back_where_no_connection_may_be_ended() {
     });
 }
 
-/// Then nothing stops the extension: the caller is told so, and the lock is given back again.
+/// Then nothing stops the late extension. The caller gets an error, and the lock is given back again.
 #[test]
 fn without_fences_and_where_no_connection_may_be_ended_a_caller_is_told() {
     let set = Set::start();
@@ -198,7 +198,7 @@ fn without_fences_and_where_no_connection_may_be_ended_a_caller_is_told() {
     wait_until("it is given back again", LIMIT, || set.taken("extended").is_empty());
 }
 
-/// A client that goes meanwhile leaves its workers behind for that, for a while.
+/// A client that is dropped meanwhile leaves its workers behind for this task, for a while.
 #[test]
 fn a_late_acquisition_is_given_back_for_a_client_that_has_gone() {
     let set = Set::start();

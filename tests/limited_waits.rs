@@ -1,4 +1,4 @@
-//! Calls that do not wait for ever: a lock that another caller holds is an error of its own kind.
+//! Calls with a limited wait: a lock that another caller holds is an error of its own kind.
 
 mod support;
 
@@ -12,9 +12,9 @@ use support::{Servers, wait_until};
 
 /// Long enough for a busy machine to keep every lock of a test alive.
 const TTL: Duration = Duration::from_secs(20);
-/// Never to be waited for.
+/// A limit that is never reached.
 const LIMIT: Duration = Duration::from_secs(60);
-/// The limit of calls that end with it: time enough for an answer on a busy machine.
+/// The time limit of calls that reach it: enough for an answer on a busy machine.
 const SHORT: Duration = Duration::from_millis(700);
 const NAME: &str = "orders/42";
 
@@ -26,7 +26,7 @@ fn is_held<T>(result: Result<T, Error>) -> bool {
     result.is_err_and(|error| matches!(error.kind(), ErrorKind::Held { .. }) && error.is_held())
 }
 
-/// The habit of `std::sync::Mutex`. The block must not run.
+/// The habit from `std::sync::Mutex`. The block must not run while the lock is held.
 #[test]
 fn the_habit_of_if_let_ok_is_right() {
     let servers = Servers::start(3);
@@ -59,7 +59,7 @@ fn a_lock_that_is_held_says_for_how_long_its_key_lives() {
         "{text}"
     );
     assert!(error.node_faults().is_empty() && error.kind().to_string() == "held");
-    // Its own client asks no node.
+    // The holder's own client asks no node.
     let error = holder.try_lock(NAME).expect_err("it is held");
     assert_eq!(error.kind(), ErrorKind::Held { remaining_ttl: None });
     assert_eq!(error.to_string(), "lock \"orders/42\" is held");
@@ -92,7 +92,7 @@ fn every_call_with_a_limit_says_that_the_lock_is_held() {
         assert!(is_held(semaphore.acquire_within(SHORT)));
     }
     guard.unlock().expect("a majority is there");
-    // The limit is none where the lock is free.
+    // The limit has no effect if the lock is free.
     other
         .lock_within(NAME, SHORT * 100)
         .expect("it is free")

@@ -1,4 +1,4 @@
-//! The locks that are held: which names are found, and within which bounds.
+//! The list of held locks: its names and its limits.
 
 mod support;
 
@@ -9,7 +9,7 @@ use support::clients::{connected, fresh, patient};
 use support::{Server, Servers, wait_until};
 
 const TTL: Duration = Duration::from_secs(60);
-/// Longer than any scan here takes.
+/// Longer than any scan in these tests takes.
 const LONG: Duration = Duration::from_secs(60);
 
 fn names(held: &HeldLocks) -> Vec<String> {
@@ -32,7 +32,7 @@ fn locks_of_every_kind_are_found_and_nothing_that_is_kept_beside_them() {
     let _again = holder.reentrant_mutex("reentrant").lock().expect("it is free");
     let _fair = holder.fair_mutex("fair").lock().expect("it is free");
     holder.mutex("kept").min_hold(TTL).lock().expect("it is free").unlock().expect("it is ours");
-    // Leaves a tombstone, and a fence.
+    // This leaves a tombstone and a fence.
     let _forced = holder.lock("forced").expect("it is free");
     assert!(operator.mutex("forced").force_unlock().expect("all are healthy"));
     let expected = [
@@ -67,7 +67,7 @@ fn locks_of_every_kind_are_found_and_nothing_that_is_kept_beside_them() {
     }
 }
 
-/// What is on a minority of the nodes is found as well, and what no lock can be is not.
+/// The list includes keys on a minority of the nodes, but no keys that cannot be locks.
 #[test]
 fn every_node_is_scanned_for_strings_and_hashes_with_an_expiry() {
     let servers = Servers::start(3);
@@ -87,7 +87,7 @@ fn every_node_is_scanned_for_strings_and_hashes_with_an_expiry() {
         server.command(&["PEXPIRE", "quorlock:list", "60000"]);
         server.command(&["SET", "elsewhere:lock", "a", "PX", "60000"]);
     }
-    // An attempt that has come to nothing.
+    // The key of a failed attempt.
     servers[1].command(&["SET", "quorlock:free", "a", "PX", "60000"]);
     let held = all(&operator);
     assert_eq!(names(&held), ["one", "shared", "three", "two"]);
@@ -116,7 +116,7 @@ fn the_pattern_is_of_the_name_and_the_prefix_stands_for_itself() {
     assert_eq!(error.kind(), ErrorKind::InvalidName);
 }
 
-/// A reply that is longer than clients read would be a fault of the node.
+/// A reply longer than the client's limit would count as a fault of the node.
 #[test]
 fn a_scan_goes_on_step_by_step_and_ends_at_its_bounds() {
     let servers = Servers::start(1);
@@ -159,7 +159,7 @@ fn a_majority_is_enough_and_fewer_are_an_error_with_causes() {
     assert_eq!(operator.held_locks("", 1, LONG).expect_err("closed").kind(), ErrorKind::Closed);
 }
 
-/// A node that is new may have forgotten a lock, and says nothing by naming none.
+/// A new node may have forgotten a lock, so its empty answer proves nothing.
 #[test]
 fn nodes_in_quarantine_make_no_complete_list() {
     let server = Server::start();

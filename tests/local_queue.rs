@@ -1,6 +1,6 @@
-//! Threads of one process that want the same lock: they wait in a queue, and hand it to each other.
+//! Threads of one process that want the same lock: they wait in a queue, and hand the lock to each other.
 //!
-//! What takes certainty that a thread is in the queue is tested in `src/runtime/queue/tests/`.
+//! Tests that must know for certain that a thread is in the queue are in `src/runtime/queue/tests/`.
 
 mod support;
 
@@ -12,7 +12,7 @@ use quorlock::{Builder, ErrorKind, Guard, OptionalGuard as _, Quorlock};
 use support::clients::{connected, fresh, requests};
 use support::{Servers, wait_until};
 
-/// Never to be waited for.
+/// A limit that is never reached.
 const LIMIT: Duration = Duration::from_secs(30);
 /// Long enough for a busy machine to keep every lock of a test alive.
 const TTL: Duration = Duration::from_secs(20);
@@ -28,7 +28,7 @@ fn client(servers: &Servers) -> Quorlock {
     connected(settings(servers))
 }
 
-/// Whether the lock came from another thread of the process, and not from the nodes.
+/// Returns true if the lock came from another thread of the process, and not from the nodes.
 fn was_handed_over(guard: &Guard) -> bool {
     u64::from(guard.token().expect("fencing is on")) % 4_096 > 0
 }
@@ -93,7 +93,7 @@ fn sixty_four_threads_cost_the_nodes_less_than_a_message_a_lock() {
 fn another_process_gets_in_however_many_threads_hand_the_lock_on() {
     let servers = Servers::start(3);
     let locks = client(&servers);
-    // Who asks all the time: so it finds the moment in which the lock is free.
+    // The other client asks all the time, so it finds the moment in which the lock is free.
     let often = Duration::from_millis(1);
     let other = connected(settings(&servers).backoff(often, often));
     let over = AtomicBool::new(false);
@@ -132,7 +132,7 @@ fn without_local_queues_every_thread_asks_the_nodes() {
     servers.wait_no_keys();
 }
 
-/// Who waits behind somebody who cannot reach the nodes is told so, too, and in its own time.
+/// A caller behind one that cannot reach the nodes gets the same error, within its own time.
 #[test]
 fn no_quorum_is_told_to_everybody_in_line() {
     let mut servers = Servers::start(3);
@@ -158,7 +158,7 @@ fn no_quorum_is_told_to_everybody_in_line() {
     });
 }
 
-/// Nobody knows whether the lock is held, so nobody says so.
+/// No caller knows if the lock is held, so no error says that it is.
 #[test]
 fn who_waits_behind_somebody_that_hears_nothing_is_not_told_that_the_lock_is_held() {
     let mut servers = Servers::start(3);

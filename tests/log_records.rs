@@ -1,5 +1,5 @@
-//! A program without a `tracing` subscriber reads the events in its log: with any logger behind the crate
-//! `log`, and at the level that loggers show as a rule.
+//! A program without a `tracing` subscriber finds the events in its log: with any logger for the crate
+//! `log`, at the level that loggers show by default.
 
 mod support;
 
@@ -11,12 +11,12 @@ use parking_lot::Mutex;
 use quorlock::Quorlock;
 use support::{Servers, wait_until};
 
-/// Never to be waited for.
+/// A limit that is never reached.
 const LIMIT: Duration = Duration::from_secs(20);
 
 static LINES: Mutex<Vec<(Level, String)>> = Mutex::new(Vec::new());
 
-/// What a program sets as its logger; such as `env_logger`.
+/// The program's logger, such as `env_logger`.
 struct Logger;
 
 impl Log for Logger {
@@ -39,8 +39,8 @@ fn told(words: &[&str]) -> bool {
     lines.iter().any(|(level, line)| *level == Level::Warn && is_it(line))
 }
 
-/// Why the first lock of new masters takes so long is told when the wait begins, with how long it takes, what
-/// ends it, and what may be done about it where.
+/// An event explains the wait for the first lock of new masters when the wait begins: its duration, its
+/// end, and the ways to shorten it, with their places.
 #[test]
 fn the_wait_for_new_masters_is_told_when_it_begins() {
     const MAX_TTL: Duration = Duration::from_secs(3_600);
@@ -50,7 +50,7 @@ fn the_wait_for_new_masters_is_told_when_it_begins() {
     let builder = Quorlock::builder().nodes(servers.urls()).max_ttl(MAX_TTL);
     let locks = builder.node_timeout(Duration::from_secs(5)).build().expect("valid settings");
     thread::scope(|scope| {
-        // Not for ever, should the test fail.
+        // With a limit, in case the test fails.
         let waiting = scope.spawn(|| locks.try_lock_for("orders/42", LIMIT));
         wait_until("the wait to be told", LIMIT, || {
             told(&[
@@ -76,7 +76,7 @@ fn the_wait_for_new_masters_is_told_when_it_begins() {
         let guard = waiting.join().expect("no panic").expect("admitted, and it is free");
         guard.unlock().expect("healthy nodes");
     });
-    // A server that this client knows has no mark any more: then it was emptied.
+    // A known server without its mark has been emptied.
     servers[0].command(&["FLUSHALL"]);
     wait_until("the flush to be told", LIMIT, || {
         let _ = locks.try_lock("orders/42");

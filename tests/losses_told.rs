@@ -1,7 +1,7 @@
-//! There is one message for each loss, however it is found. That a stopped process hears of it, whose holder
-//! looks first, is a matter of `tests/processes/`.
+//! Each loss causes one message, in whatever way it is found. `tests/processes/` covers a stopped process whose holder
+//! checks first.
 //!
-//! `QUORLOCK_ROUNDS` says how often each case is tried.
+//! `QUORLOCK_ROUNDS` sets the number of rounds of each case.
 
 mod support;
 
@@ -16,9 +16,9 @@ use support::clients::{connected, fresh};
 use support::{Servers, wait_until};
 
 const LIMIT: Duration = Duration::from_secs(30);
-/// Of locks that are lost for another reason than their time.
+/// The TTL of locks that do not expire in the test.
 const LONG: Duration = Duration::from_secs(60);
-/// Of locks that are lost for that.
+/// The TTL of locks that expire in the test.
 const SHORT: Duration = Duration::from_millis(400);
 const NAME: &str = "orders/42";
 
@@ -33,7 +33,7 @@ fn client(servers: &Servers, ttl: Duration) -> Quorlock {
     connected(builder.renewal(Renewal::Manual))
 }
 
-/// What the holder of a lock is told.
+/// The reports of a loss to the holder.
 struct Told {
     lost: Receiver<LossReason>,
     calls: Arc<AtomicUsize>,
@@ -51,7 +51,7 @@ fn listen(guard: &Guard) -> Told {
 }
 
 impl Told {
-    /// There is one message, and no second one, once the guard has gone; and one call.
+    /// Returns true if there is one message and one call, and no second one once the guard has gone.
     fn is_told_once(&self, reason: LossReason) -> bool {
         assert_eq!(self.caller, thread::current().id());
         let told = self.lost.recv_timeout(LIMIT);
@@ -60,14 +60,14 @@ impl Told {
         }
         assert_eq!(told, Ok(reason));
         wait_until("the callback", LIMIT, || self.calls.load(Ordering::SeqCst) > 0);
-        // It has nothing to send any more, since the last who could is gone.
+        // The channel has no sender any more.
         assert_eq!(self.lost.recv_timeout(LIMIT), Err(RecvTimeoutError::Disconnected));
         assert_eq!(self.calls.load(Ordering::SeqCst), 1);
         true
     }
 }
 
-/// Deletes the keys of that lock, which was just granted, from all nodes.
+/// Deletes the keys of a lock that was just granted from all nodes.
 fn delete_keys(servers: &Servers, name: &str) {
     let key = format!("quorlock:{name}");
     wait_until("all nodes have the key", LIMIT, || {
@@ -80,13 +80,13 @@ fn is_lost(result: Result<(), Error>) {
     assert_eq!(result.expect_err("it is lost").kind(), ErrorKind::Lost);
 }
 
-/// The keys are gone, and nobody knows before `finds` it.
+/// The keys are gone, and no thread knows it before `finds` does.
 #[track_caller]
 fn is_told_of_keys(finds: impl Fn(Guard)) {
     let servers = Servers::start(3);
     let locks = client(&servers, LONG);
     let untold = (0..rounds()).filter(|round| {
-        // Each time another one, on which nothing is left of the one before.
+        // Each round has another name, so that no key of the previous round is left.
         let name = format!("orders/{round}");
         let guard = locks.lock(&name).expect("all are healthy");
         let told = listen(&guard);
@@ -108,7 +108,7 @@ fn an_extension_that_finds_the_keys_gone_tells_of_the_loss() {
     is_told_of_keys(|guard| is_lost(guard.extend(LONG)));
 }
 
-/// The holder looks all the time, so it is before the timetable as often as not, and the guard goes at once.
+/// The holder checks all the time, so it is often earlier than the timer. The guard is dropped at once.
 #[track_caller]
 fn is_told_of_the_end(finds: impl Fn(Guard)) {
     let servers = Servers::start(3);
@@ -169,7 +169,7 @@ fn a_lock_that_was_given_back_tells_of_nothing() {
     }
 }
 
-/// A callback may block, and may own what comes back to the lock: whoever finds the loss goes on.
+/// A callback may block, and may own handles of the lock. The thread that finds the loss goes on.
 #[test]
 fn a_callback_that_blocks_holds_up_no_unlock() {
     let servers = Servers::start(3);

@@ -1,8 +1,8 @@
-//! Whole clients against servers that lie, beside others that do not. A server that lies loses its own
-//! vote, and that is all: locks go on, exclusion holds, and no call takes long.
+//! Whole clients against servers that lie, next to honest ones. A lying server loses only its own
+//! vote: locks go on, exclusion holds, and no call takes long.
 //!
-//! One lie is not among these: to say "granted" to two clients. A majority of votes tells nothing any more
-//! where one of them is given twice.
+//! One lie is not tested: "granted" to two clients. A majority of votes proves nothing any more
+//! if one of them is given twice.
 
 mod support;
 
@@ -20,10 +20,10 @@ use support::clients::admitted;
 use support::fake::{self, is_check, is_probe};
 use support::{Servers, wait_until};
 
-/// Never to be waited for.
+/// A limit that is never reached.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// What is no answer of a script, and what is one that takes no part in a vote.
+/// Lies: values that are no answer of a script, and answers without a vote.
 const LIES: [&str; 26] = [
     "*2\r\n:0\r\n:60000\r\n",
     "*2\r\n:0\r\n:-1\r\n",
@@ -53,7 +53,7 @@ const LIES: [&str; 26] = [
     "\0\0\0\0",
 ];
 
-/// A generator of its own for each liar, so that a failure can be had again by its seed, as far as threads
+/// A random generator for each liar, so that its seed reproduces a failure, as far as threads
 /// allow it.
 struct Chance(Mutex<u64>);
 
@@ -67,8 +67,8 @@ impl Chance {
     }
 }
 
-/// A server that answers as it likes: mostly as a server does while somebody connects, and seldom to what
-/// comes then. It never says that it grants anything.
+/// A server with random answers: mostly as a server's while a client connects, and seldom valid
+/// after that. It never grants anything.
 fn liar(seed: u64) -> String {
     let chance = Arc::new(Chance(Mutex::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)));
     let (mark, told) = (Mutex::new(String::new()), AtomicUsize::new(0));
@@ -94,7 +94,7 @@ fn liar(seed: u64) -> String {
                 let seconds = seconds[chance.below(3)].to_string();
                 format!("*2\r\n${}\r\n{seconds}\r\n$1\r\n0\r\n", seconds.len()).into_bytes()
             }
-            // Each of them is a server of its own.
+            // Each liar has an identity of its own.
             (Some(honest), _) => {
                 let (fakes, own) = ("a".repeat(40), (seed % 10).to_string().repeat(40));
                 String::from_utf8_lossy(&honest).replace(&fakes, &own).into_bytes()
@@ -112,11 +112,11 @@ fn liar(seed: u64) -> String {
                 Vec::new()
             }
             (None, 3) => b"*1\r\n".repeat(chance.below(200)),
-            // So many have heard of a release.
+            // The number of clients that were told of a release.
             (None, 4) => format!("*2\r\n:1\r\n:{}\r\n", i64::MAX).into_bytes(),
             (None, _) => any(&chance),
         };
-        // What could be a grant is none.
+        // An answer that could be a grant is replaced.
         let answer = match words[0].starts_with("EVAL") && answer.starts_with(b"*2\r\n:1\r\n") {
             true if words.last().is_some_and(|it| it.parse::<u64>().is_ok()) => any(&chance),
             _ => answer,
@@ -134,10 +134,10 @@ fn kept(mark: &Mutex<String>, new: Option<&String>) -> String {
     mark.clone()
 }
 
-/// How often a server has told of releases that there were none of, by channel.
+/// The number of false release messages of a server, by channel.
 type Spammed = Arc<Mutex<HashMap<String, usize>>>;
 
-/// Tells of releases that there are none of, and of what nobody asked for.
+/// Publishes false releases, and messages on channels without a subscription.
 fn spam(words: &[String], writer: &mut TcpStream, spammed: &Spammed) -> Option<()> {
     let bulk = |text: &str| format!("${}\r\n{text}\r\n", text.len());
     for (i, channel) in words[1..].iter().enumerate() {
@@ -163,14 +163,14 @@ fn spam(words: &[String], writer: &mut TcpStream, spammed: &Spammed) -> Option<(
     Some(())
 }
 
-/// Honest servers answer in time, and their clocks are read fast enough, on a machine that is busy.
+/// Settings with time for honest servers to answer, and for their clocks to be read, on a busy machine.
 fn builder(urls: Vec<String>) -> Builder {
     let builder = Quorlock::builder().nodes(urls).node_timeout(Duration::from_millis(2_500));
     let builder = builder.clock_tolerance(Duration::from_millis(1_250));
     builder.ttl(Duration::from_secs(5)).max_ttl(Duration::from_secs(5))
 }
 
-/// Clients and threads that want one lock all the time, and one that nobody else wants.
+/// Clients and threads take one contended lock all the time, and one lock that no other client wants.
 fn locks_go_on(clients: &[Quorlock]) {
     const ROUNDS: usize = 20;
     let inside = AtomicBool::new(false);
@@ -218,22 +218,22 @@ fn one_or_two_of_five_that_lie_hinder_nobody() {
             builder.build().expect("valid settings")
         });
         let start = Instant::now();
-        // With the quarantine: the set is new, and its marks come first.
+        // Includes the quarantine: the set is new, and must get its marks first.
         drop(clients[0].try_lock_for("warm", LIMIT).expect("it is free"));
         let ready = start.elapsed();
         assert!(ready < Duration::from_secs(20), "seed {seed}: {ready:?}");
         locks_go_on(&clients);
         let start = Instant::now();
         for locks in clients {
-            // A majority knows of everything that was given back.
+            // A majority has got all releases.
             locks.close(Duration::from_secs(5)).expect("three of five");
         }
         assert!(start.elapsed() < LIMIT / 2, "seed {seed}: {:?}", start.elapsed());
     }
 }
 
-/// A server that takes part in the handshake and keeps its mark, and answers scripts with what `reply` makes of
-/// how many words the call has.
+/// A server that takes part in the handshake and keeps its mark. It answers scripts with the result of `reply` for
+/// the number of words in the call.
 fn scripted(
     spammed: &Spammed,
     reply: impl Fn(usize) -> &'static str + Clone + Send + 'static,
@@ -256,11 +256,11 @@ fn scripted(
     })
 }
 
-/// The words of a call that takes a lock, with fencing. Others have less, or more.
+/// The number of words in an acquire with fencing. Other calls have fewer, or more.
 const ACQUIRE: usize = 11;
 
-/// Numbers are 51 bits long, and this server says that the last one of them was given to each lock. Were
-/// that proposed from then on, or told to the others, there would be none left for anybody.
+/// Numbers have 51 bits, and this server claims to have given the last one to each lock. If clients
+/// proposed that number from then on, or sent it to other nodes, no number would be left.
 #[test]
 fn one_server_does_not_use_up_the_numbers_of_all() {
     let servers = Servers::start(2);
@@ -289,8 +289,8 @@ fn one_server_does_not_use_up_the_numbers_of_all() {
     }
 }
 
-/// It refuses everybody, and tells all the time that locks are given back. Of a lock for which it is asked
-/// first it could keep everybody away, although the others grant it.
+/// The server refuses every call, and reports releases all the time. If it could decide first about a lock, it would keep
+/// that lock from all clients, although the other nodes grant it.
 #[test]
 fn one_server_does_not_keep_waiters_from_locks_that_are_free() {
     const NAMES: usize = 24;
@@ -334,16 +334,16 @@ fn one_server_does_not_keep_waiters_from_locks_that_are_free() {
     });
 }
 
-/// A server of which there is always something to do has it done as often as a server needs, and not as
-/// often as the network allows.
+/// A server that always needs a probe gets no more probes than a real server needs, and not as many
+/// as the network allows.
 #[test]
 fn no_server_is_probed_without_end() {
-    /// So many probes of a server there are at most within that time.
+    /// Maximum of probes of a server within `WITHIN`.
     const MOST: f64 = 16.0;
     const WITHIN: Duration = Duration::from_millis(100);
-    /// More than there are in two such times, which may have begun or may not be over.
+    /// More than the maximum of two such times, since the first and the last may be partial.
     const MANY: u64 = 48;
-    // It says each time that its clock was set forward; or that its mark is gone, whatever was written.
+    // The server says each time that its clock was set forward; or that its mark is gone, after any write.
     for jumps in [true, false] {
         let servers = Servers::start(2);
         let (probes, mark) = (Arc::new(AtomicUsize::new(0)), Arc::new(Mutex::new(String::new())));
@@ -375,7 +375,7 @@ fn no_server_is_probed_without_end() {
         let (start, before) = (Instant::now(), counts());
         wait_until("many probes", LIMIT, || counts()[0] - before[0] >= MANY);
         let after = counts();
-        // Of the first and of the last span only a part may be in that time.
+        // The first and the last span may be partial.
         let spans = start.elapsed().as_secs_f64() / WITHIN.as_secs_f64() + 2.0;
         for (before, after) in before.iter().zip(&after) {
             let probes = (after - before) as f64;
@@ -385,15 +385,15 @@ fn no_server_is_probed_without_end() {
     }
 }
 
-/// A client that gets locks of two of three servers.
+/// A client that gets locks from two of three servers.
 fn admitted_but_one(builder: Builder) -> Quorlock {
     let locks = builder.build().expect("valid settings");
     drop(locks.try_lock_for("any", LIMIT).expect("it is free"));
     locks
 }
 
-/// What stops everybody, for two configurations side by side could make two holders: this one cannot be
-/// told from a server that really has other clients. It is told which one that is.
+/// Such a server stops every client, since two configurations side by side could make two holders: the lie looks
+/// like a server that really has other clients. The error names the server.
 #[test]
 fn a_server_that_names_another_configuration_is_named() {
     let servers = Servers::start(4);

@@ -1,4 +1,4 @@
-//! Whoever is slow to hear of a loss holds up nobody else. Alone in its program, since it listens to the whole process.
+//! A slow subscriber to losses delays nothing else. Alone in its program, since it subscribes to the whole process.
 
 mod support;
 
@@ -17,7 +17,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 const LOCKS: usize = 20;
 const FIRST: &str = "first";
 
-/// The losses that a subscriber has been told of, and whether it goes on after the first.
+/// A subscriber that remembers losses. It blocks at the first one until `goes_on` closes.
 struct Slow {
     goes_on: Receiver<()>,
     told: Mutex<Vec<String>>,
@@ -45,7 +45,7 @@ fn slow_subscriber() -> (Arc<Slow>, Sender<()>) {
     (slow, let_go)
 }
 
-/// The others are renewed, lost, told, called, and given back all the same; and it hears of all losses in the end.
+/// Other locks are still renewed, lost, reported and given back. In the end the subscriber gets all losses.
 #[test]
 fn a_subscriber_that_blocks_over_a_loss_holds_up_no_other_lock() {
     let (slow, let_go) = slow_subscriber();
@@ -63,7 +63,7 @@ fn a_subscriber_that_blocks_over_a_loss_holds_up_no_other_lock() {
     let called = Arc::new(AtomicUsize::new(0));
     let others: Vec<_> = (0..LOCKS)
         .map(|i| {
-            // Lost in the midst of its lease; long enough to take all of them before.
+            // Lost in the middle of its lease, but late enough to take all locks before.
             let mutex = locks.mutex(format!("other-{i}")).max_hold(Duration::from_secs(3));
             let guard = mutex.lock().expect("one of one");
             let called = called.clone();

@@ -1,6 +1,6 @@
-//! What users and operators read when something is wrong: what happened, on which node, and what to do.
+//! The messages to users and operators in case of trouble: the event, the node, and the remedy.
 //!
-//! The tests hold what a message says to do, and not whole sentences. With `--nocapture` each message is
+//! The tests check the remedy in a message, and not whole sentences. With `--nocapture` each message is
 //! printed.
 
 #![allow(clippy::print_stderr, reason = "whoever changes a message wants to read all of them")]
@@ -20,8 +20,8 @@ use support::{Server, Servers, events, fake, wait_until};
 
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// Time enough to answer on a busy machine. Fresh servers have forgotten nothing, and need not be waited
-/// for; and whoever goes on trying does so for longer than any test takes.
+/// Settings with time for an answer on a busy machine. Fresh servers have forgotten nothing, so their quarantine is
+/// switched off. Retries go on for longer than any test takes.
 fn builder(urls: impl IntoIterator<Item = String>) -> Builder {
     fresh(urls)
         .ttl(Duration::from_secs(30))
@@ -42,7 +42,7 @@ fn refused(locks: &Quorlock) -> Error {
     locks.try_lock("orders/42").expect_err("it cannot be had")
 }
 
-/// The message says all of `words`, and nothing that no message says.
+/// The message contains all of `words`, and nothing that is forbidden in every message.
 #[track_caller]
 fn says(situation: &str, message: &str, words: &[&str]) {
     eprintln!("{situation} | {message}");
@@ -57,7 +57,7 @@ fn says(situation: &str, message: &str, words: &[&str]) {
     );
 }
 
-/// A number with more than one digit behind its point, or in nanoseconds.
+/// The first duration in the message with several decimal places, or in nanoseconds.
 fn raw_duration(message: &str) -> Option<&str> {
     let words = message.split(|c: char| c.is_whitespace() || ",;:()".contains(c));
     let mut raw = words.filter(|word| {
@@ -78,8 +78,8 @@ fn told(situation: &str, error: &Error, kind: ErrorKind, words: &[&str]) {
     }
 }
 
-/// All nodes refuse us until somebody changes something. So it is no matter of waiting: the call ends at
-/// once, also one that waits, and names each node.
+/// All nodes refuse until a person changes something, so waiting does not help. The call ends at
+/// once, even if it may wait, and names each node.
 #[track_caller]
 fn for_good(situation: &str, locks: &Quorlock, words: &[&str]) {
     told(situation, &refused(locks), ErrorKind::Config, words);
@@ -139,7 +139,7 @@ fn a_login_that_no_node_accepts() {
     for_good("a password, and none is wanted", &unwanted, &["has no password", "leave it out"]);
 }
 
-/// The user of the URL is the one that holds the locks, never the default user in its place.
+/// The locks belong to the user of the URL, and never to the default user instead.
 #[test]
 fn a_user_who_needs_no_password() {
     let server = Server::start();
@@ -161,7 +161,7 @@ fn a_user_who_needs_no_password() {
     );
 }
 
-/// What the others say decides nothing then: no majority is left.
+/// The other nodes cannot decide then: no majority is left.
 #[test]
 fn a_majority_that_refuses_for_good() {
     let servers = Servers::start_with(3, &["--requirepass", "right"]);
@@ -172,7 +172,7 @@ fn a_majority_that_refuses_for_good() {
     told("two of three refuse the login", &error, ErrorKind::Config, &["wants a password"]);
     assert_eq!(error.node_faults().len(), 2, "{error}");
 
-    // Two of three are enough, and one that is down may come back.
+    // Two of three are enough, and a node that is down may come back.
     urls[1] = urls[1].replace("://", "://:right@");
     client(urls.clone()).lock("orders/42").expect("two of three").unlock().expect("two of three");
     urls[1] = "redis://127.0.0.1:1".to_owned();
@@ -184,7 +184,7 @@ fn a_majority_that_refuses_for_good() {
         &["wants a password", "refused"],
     );
 
-    // It is not remembered: who sets the server right need not restart anybody.
+    // The refusal is not remembered: after the servers are corrected, no client must restart.
     let locks = client(servers.urls());
     for_good("three refuse the login", &locks, &["wants a password"]);
     for server in servers.iter() {
@@ -218,7 +218,7 @@ fn servers_that_only_look_like_redis() {
     for_good("EVAL is switched off", &client([mute.url()]), &["runs no Lua scripts", "EVAL"]);
     let valkey =
         fake::redis("7.2.4", |_| b"-ERR Could not find scripting engine 'lua'\r\n".to_vec());
-    // The fake answers probes, which are scripts as well, so it is asked for a lock.
+    // The fake answers probes, which are scripts as well, so the test asks for a lock.
     let error = client([valkey]).lock("orders/42").expect_err("it runs no scripts");
     told("a Valkey without Lua", &error, ErrorKind::Config, &["runs no Lua scripts", "EVAL"]);
 
@@ -235,7 +235,7 @@ fn servers_that_only_look_like_redis() {
     for_good("database 3 of a cluster", &client([format!("{}/3", cluster.url())]), &words);
 }
 
-/// That ends by itself, or by whoever looks after the server.
+/// The state ends by itself, or through the server's operator.
 #[test]
 fn servers_that_take_no_writes() {
     let alone = Server::start_with(&["--min-replicas-to-write", "1"]);
@@ -319,7 +319,7 @@ fn tls_that_does_not_fit() {
     );
     assert!(!refused(&locks).to_string().contains("tls_ca"), "its CA is right");
 
-    // What the message says to do does help.
+    // The remedy in the message works.
     let certificate = Authority::self_signed(IsCa::ExplicitNoCa);
     let server = authority.server(&certificate, "no");
     let trusting = builder([server.url()]).tls_ca(certificate[0].as_str());
@@ -413,12 +413,12 @@ fn durations_read_as_a_human_writes_them() {
     );
 }
 
-/// Two are down, and the third is a healthy one that has had no time yet.
+/// Two nodes are down, and the third one is healthy but has had no time yet.
 #[test]
 fn a_node_that_has_had_no_time_is_not_blamed() {
     let slow = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let slow = format!("redis://{}", slow.local_addr().expect("it is bound"));
-    // Connections are made by the system, and nobody answers.
+    // The system accepts connections, but no program answers.
     let slow_one = slow.clone();
     let urls = ["redis://127.0.0.1:1".to_owned(), "redis://127.0.0.1:2".to_owned(), slow_one];
     let error = refused(&client(urls));
@@ -438,14 +438,14 @@ fn a_node_that_has_had_no_time_is_not_blamed() {
     );
     assert!(!error.to_string().contains("is the host reachable"), "{error}");
 
-    // It has had its time: now it is its fault.
+    // Now the node has had its time, so it is to blame.
     let locks = builder([url.clone()]).node_timeout(Duration::from_millis(100)).build();
     let error = refused(&locks.expect("valid settings"));
     let words = ["the server", "the URL and the port agree on TLS", &url];
     told("a host that does not answer", &error, ErrorKind::NoQuorum, &words);
 }
 
-/// One node is not called several.
+/// A single node is not called several.
 #[test]
 fn a_single_node_that_is_new() {
     let server = Server::start();
@@ -459,7 +459,7 @@ fn a_single_node_that_is_new() {
     assert!(!error.to_string().contains("nodes"), "{error}");
 }
 
-/// What is wrong with the others is not its fault: it can grant nothing before it is compared with them.
+/// The healthy node is not to blame for the others: it can grant nothing before it is compared with them.
 #[test]
 fn a_healthy_node_is_not_blamed_for_others_that_hang() {
     let mut servers = Servers::start(3);
@@ -486,7 +486,7 @@ fn a_healthy_node_is_not_blamed_for_others_that_hang() {
     }
 }
 
-/// `try_lock` says so within the node timeout; `lock` goes on for as long as it was told to.
+/// `try_lock` returns the error within the node timeout; `lock` goes on for its own time limit.
 #[test]
 fn a_hung_majority() {
     let timeout = Duration::from_millis(250);
@@ -519,7 +519,7 @@ fn the_same_sentence_is_said_once() {
     assert!(shown.contains("NoQuorum") && !shown.contains('\\'), "{shown}");
 }
 
-/// Who prints an error and all its sources, as `anyhow` does, prints each thing once.
+/// A program that prints an error and all its sources, as `anyhow` does, prints each fact once.
 #[test]
 fn nothing_is_in_a_message_and_in_its_source() {
     let server = Server::start_with(&["--requirepass", "right"]);
@@ -557,7 +557,7 @@ fn a_key_without_expiry_is_told() {
     let event = || events::all().into_iter().find(|event| event.contains("kept for ever"));
     says("a key without expiry (event)", &event().unwrap_or_default(), &words);
     assert_eq!(events::told(&["kept for ever", "delete it"]), 1, "{:?}", events::all());
-    // One that has an expiry is somebody's lock.
+    // A key with an expiry is a lock.
     server.command(&["SET", "quorlock:ends", "somebody", "PX", "60000"]);
     assert!(locks.try_lock("ends").optional().expect("one of one").is_none());
     assert_eq!(events::told(&["quorlock:ends", "delete it"]), 0, "{:?}", events::all());
@@ -574,7 +574,7 @@ fn a_fence_that_is_no_number() {
     server.command(&["DEL", fence]);
     server.command(&["RPUSH", fence, "1"]);
     told("a fence that is a list", &refused(&locks), ErrorKind::WrongKind, &words);
-    // What it says to do helps.
+    // The remedy in the message works.
     server.command(&["DEL", fence]);
     locks.lock("orders/42").expect("it is free").unlock().expect("one of one");
     server.command(&["SET", fence, "2251799813685247"]);

@@ -1,4 +1,4 @@
-//! Locks that the nodes keep for a while, although their holders have given them back.
+//! Locks that the nodes keep for a while after their holders have given them back.
 
 mod support;
 
@@ -9,13 +9,13 @@ use quorlock::{Builder, ErrorKind, Mutex, OptionalGuard as _, Quorlock};
 use support::clients::{connected, fresh};
 use support::{Servers, wait_until};
 
-/// Never to be waited for.
+/// A limit that is never reached.
 const LIMIT: Duration = Duration::from_secs(30);
 const TTL: Duration = Duration::from_secs(20);
-/// Nodes keep a lock until a time of their own clocks, which a client knows as exactly as a round trip allows: they may
-/// keep it for so much longer.
+/// Nodes keep a lock until a time of their own clocks. A client knows that clock to within a round trip, so nodes may
+/// keep the lock for that much longer.
 const NODE_TIMEOUT: Duration = Duration::from_secs(5);
-/// Long enough for a busy machine to look at what is kept.
+/// Long enough for a busy machine to check the kept lock.
 const MIN_HOLD: Duration = Duration::from_secs(4);
 
 const NAME: &str = "nightly-report";
@@ -33,7 +33,7 @@ fn job(locks: &Quorlock) -> Mutex {
     locks.mutex(NAME).min_hold(MIN_HOLD)
 }
 
-/// Does the job, which takes no time. Returns when it was begun and under which owner.
+/// Does the job, which takes no time. Returns its beginning and its owner.
 fn done(job: &Mutex) -> (Instant, String) {
     let begun = Instant::now();
     let guard = job.try_lock().expect("nobody has done it");
@@ -42,7 +42,7 @@ fn done(job: &Mutex) -> (Instant, String) {
     (begun, owner)
 }
 
-/// Waits until all nodes keep the lock that was that owner's.
+/// Waits until all nodes keep that owner's lock.
 fn wait_kept(servers: &Servers, owner: &str) {
     wait_until("all nodes keep it", LIMIT, || {
         servers.iter().all(|server| server.get(KEY) == Some(format!("{owner}#kept")))
@@ -71,7 +71,7 @@ fn a_job_that_was_done_is_not_done_again_for_a_while() {
     drop(again);
 }
 
-/// Another host may do it then.
+/// Another host may do the job then.
 #[test]
 fn a_job_that_has_failed_gives_the_lock_back_without_the_minimum() {
     let servers = Servers::start(3);
@@ -83,7 +83,7 @@ fn a_job_that_has_failed_gives_the_lock_back_without_the_minimum() {
     done(&job);
 }
 
-/// Each node that keeps the lock is one more that may forget it.
+/// Each node that keeps the lock is one more that would have to forget it.
 #[test]
 fn a_node_that_has_lost_the_key_keeps_the_lock_as_well() {
     let servers = Servers::start(3);
@@ -109,7 +109,7 @@ fn a_lock_that_was_held_for_long_enough_is_free_at_once() {
     servers.wait_no_keys();
 }
 
-/// Nobody can say what somebody else has done with it meanwhile.
+/// Another holder may have used the lock meanwhile.
 #[test]
 fn a_lock_that_was_lost_is_not_kept() {
     let servers = Servers::start(3);
@@ -129,7 +129,7 @@ fn no_thread_of_the_process_is_handed_the_lock_before() {
     let guard = job(&locks).lock().expect("three of three");
     thread::scope(|scope| {
         let waiting = scope.spawn(|| locks.lock(NAME).map(|guard| guard.token()));
-        // Its place in the queue is nobody's to see. Were it handed the lease, it would have it long before the end.
+        // The thread's place in the queue cannot be observed. A handed lease would give it the lock long before the end.
         wait_until("the other thread waits", LIMIT, || begun.elapsed() > MIN_HOLD / 2);
         let token = guard.token();
         drop(guard);
@@ -154,7 +154,7 @@ fn it_is_set_for_the_client_or_for_one_lock_and_not_for_longer_than_a_day() {
     assert_eq!(error.kind(), ErrorKind::Config);
     let error = settings(&servers).min_hold(too_long).build().expect_err("more than a day");
     assert!(error.to_string().contains("min_hold is"), "{error}");
-    // A day is more than max_ttl, and more than any lock lives without its holder.
+    // A day is longer than `max_ttl`, and longer than any lock lives without its holder.
     let (_, owner) = done(&locks.mutex("daily").min_hold(day));
     assert_eq!(servers[0].get("quorlock:daily"), Some(format!("{owner}#kept")));
     assert!(servers[0].pttl("quorlock:daily") > 23 * 60 * 60 * 1_000);
@@ -218,10 +218,10 @@ fn a_call_counts_for_the_window_of_the_client_that_made_it() {
     let begun = Instant::now();
     short.try_acquire().expect("two are allowed");
     long.try_acquire().expect("two are allowed");
-    // The first one ends soon, for both of them.
+    // The short window ends soon, for both limits.
     long.try_acquire_for(LIMIT / 2).expect("one is allowed once the short window is over");
     assert!(begun.elapsed() >= SHORT - Duration::from_millis(5), "{:?}", begun.elapsed());
-    // The other two do not.
+    // The long window does not.
     let error = short.try_acquire().expect_err("no third one");
     let ErrorKind::Held { remaining_ttl: Some(left) } = error.kind() else { panic!("{error}") };
     assert!(left > SHORT, "{left:?}");

@@ -1,4 +1,4 @@
-//! The scripts of locks with several names, run one by one on a real server, as late, repeated and foreign copies
+//! The Lua scripts of locks with several names, run one by one on a real server, as late, repeated and foreign copies
 //! would.
 
 mod support;
@@ -18,9 +18,9 @@ const RESERVED: [&str; 3] = ["{a}:reserved", "{b}:reserved", "{c}:reserved"];
 const FENCES: [&str; 3] = ["{a}:fence", "{b}:fence", "{c}:fence"];
 const TOMBSTONES: [&str; 3] = ["a{me}:forced", "b{me}:forced", "c{me}:forced"];
 const CHANNELS: [&str; 3] = ["{a}:released", "{b}:released", "{c}:released"];
-/// How much longer than its lock a fence lives, in milliseconds.
+/// Time by which a fence outlives its lock, in milliseconds.
 const OUTLIVES: i64 = 600_000;
-/// Beyond what a Lua script may turn into text.
+/// Beyond the numbers that a Lua script may turn into text.
 const BIG: i64 = 1_234_567_890_123_457;
 const LARGEST: i64 = (1 << 51) - 1;
 const ALWAYS: &str = "99999999999999";
@@ -40,19 +40,19 @@ fn granted(number: i64) -> Value {
     pair(1, Value::Int(number))
 }
 
-/// Takes the lock for a minute, whatever the mark.
+/// Takes the lock for a minute, under any mark.
 fn acquire(server: &Server, owner: &str, proposal: i64) -> Value {
     let (number, ttl) = (proposal.to_string(), (OUTLIVES + 60_000).to_string());
     let arguments = [owner, "60000", "", &number, &ttl];
     run(server, ACQUIRE, &[&[MARK], &RESERVED, &KEYS, &FENCES], &arguments)
 }
 
-/// The same without fencing.
+/// Takes the lock without fencing.
 fn take(server: &Server, mark: &str, owner: &str, ttl: &str) -> Value {
     run(server, ACQUIRE, &[&[MARK], &RESERVED, &KEYS], &[owner, ttl, mark])
 }
 
-/// Extends the lock of that number by 90 s, and repairs it until then, up to that fence.
+/// Extends the lock of that number by 90 s, and repairs it until the time `until`, up to the fence `up_to`.
 fn extend(server: &Server, until: &str, number: i64, up_to: i64) -> Value {
     let (number, up_to) = (number.to_string(), up_to.to_string());
     let ttl = (OUTLIVES + 90_000).to_string();
@@ -69,7 +69,7 @@ fn release(server: &Server, owner: &str) -> Value {
     release_keeping(server, owner, "0")
 }
 
-/// The same, and the node keeps the lock until then.
+/// Releases the lock, and makes the node keep it until that time.
 fn release_keeping(server: &Server, owner: &str, until: &str) -> Value {
     if until == "0" {
         let arguments = [&[owner, "", "", "", "", ""], &CHANNELS[..]].concat();
@@ -90,12 +90,12 @@ fn raising_release(server: &Server, owner: &str, to: i64) -> Value {
     )
 }
 
-/// Whose each key is.
+/// The owner of each key.
 fn owners(server: &Server) -> [Option<String>; 3] {
     KEYS.map(|key| server.get(key))
 }
 
-/// The same, of keys that are one owner's or nobody's.
+/// True for each key that belongs to `owner`.
 fn is_of(server: &Server, owner: &str) -> [bool; 3] {
     owners(server).map(|whose| whose.as_deref() == Some(owner))
 }
@@ -180,11 +180,11 @@ fn a_late_copy_of_an_acquire_shortens_nothing_and_counts_what_was_gone_as_a_new_
     assert_eq!(acquire(&server, "me", BIG), granted(BIG));
     assert!(KEYS.iter().all(|key| server.pttl(key) > 80_000), "a late copy shortened a key");
     assert!(FENCES.iter().all(|fence| server.pttl(fence) > OUTLIVES + 80_000));
-    // Somebody may have had that name in between.
+    // Another client may have had that name in between.
     server.command(&["DEL", "b"]);
     assert_eq!(acquire(&server, "me", BIG), granted(BIG + 1));
     assert_eq!((is_of(&server, "me"), fences(&server)), ([true; 3], [BIG + 1; 3]));
-    // And if somebody has it still, the rest stays as it is: a lease may rest on it.
+    // If another client still has it, the rest stays as it is: a lease may depend on it.
     server.command(&["SET", "b", "other", "PX", "50000"]);
     refused_for(&acquire(&server, "me", BIG));
     assert_eq!(is_of(&server, "me"), [true, false, true]);
@@ -259,14 +259,14 @@ fn a_repair_sets_all_names_or_none() {
     assert_eq!(extend(&server, ALWAYS, BIG, BIG), Value::Int(2));
     assert_eq!((is_of(&server, "me"), fences(&server)), ([true; 3], [BIG; 3]));
 
-    // Some are gone, and free.
+    // Some keys are gone, and their names are free.
     server.command(&["DEL", "a", "c"]);
     assert_eq!(extend(&server, "0", BIG, BIG), pair(-3, Value::Int(0)), "too late");
     assert_eq!(is_of(&server, "me"), [false, true, false]);
     assert_eq!(extend(&server, ALWAYS, BIG, BIG), Value::Int(2));
     assert_eq!(is_of(&server, "me"), [true; 3]);
 
-    // One of them is somebody else's, of whatever kind.
+    // One name belongs to another client, with a lock of another kind.
     server.command(&["DEL", "a", "c"]);
     server.command(&["PEXPIRE", "b", "5000"]);
     server.command(&["HSET", "c", "uuid:1", "1"]);
@@ -278,7 +278,7 @@ fn a_repair_sets_all_names_or_none() {
     assert_eq!((server.get("a"), server.get("b")), (None, None));
 }
 
-/// What is told of one fence bounds the repair of all names: a grant of any of them is above it from then on.
+/// A grant of any of the names has a larger number. So the fence of one name bounds the repair of all.
 #[test]
 fn a_repair_stops_at_a_larger_fence_of_any_name() {
     let server = Server::start();
@@ -299,7 +299,7 @@ fn a_repair_stops_at_a_larger_fence_of_any_name() {
     assert_eq!(extend(&server, ALWAYS, BIG, BIG + 50), pair(-2, Value::Int(BIG + 51)));
     assert_eq!(extend(&server, ALWAYS, BIG, BIG + 51), Value::Int(2));
     assert_eq!((is_of(&server, "me"), fences(&server)), ([true; 3], [BIG + 51; 3]));
-    // Where our key is, no fence is in the way.
+    // Where our key exists, no fence blocks the extension.
     server.command(&["DEL", "c"]);
     server.command(&["SET", FENCES[0], &(BIG + 99).to_string()]);
     assert_eq!(extend(&server, ALWAYS, BIG, BIG + 51), Value::Int(2));
@@ -336,7 +336,7 @@ fn a_release_deletes_what_is_ours_and_tells_of_each_name() {
     assert_eq!(owners(&server), [None, None, None]);
     let told = listener.get_message().expect("a message");
     assert_eq!(told.get_payload::<String>().expect("text"), "me");
-    // A part of it is not the lock.
+    // A part of the names is not the lock.
     take(&server, "", "me", "60000");
     server.command(&["SET", "a", "other"]);
     assert_eq!(release(&server, "me"), Value::Int(0));
@@ -368,7 +368,7 @@ fn a_release_may_keep_all_names_for_a_while() {
     let lives = KEYS.map(|key| server.pttl(key));
     assert!(lives.iter().all(|ms| (40_000..=50_000).contains(ms)), "{lives:?}");
     assert_eq!(release_keeping(&server, "me", &until), Value::Int(0), "a repetition");
-    // A name that is gone is kept as well, and what is somebody else's stays so.
+    // A name without its key is kept as well, and a key of another client stays.
     server.command(&["FLUSHALL"]);
     take(&server, "", "me", "60000");
     server.command(&["DEL", "a", "b"]);
@@ -376,14 +376,14 @@ fn a_release_may_keep_all_names_for_a_while() {
     assert_eq!(release_keeping(&server, "me", &until), Value::Int(0));
     assert_eq!((server.get("a"), server.get("c")), (Some("kept".into()), Some("kept".into())));
     assert_eq!(server.command(&["HGET", "b", "uuid:1"]), Value::BulkString(b"1".to_vec()));
-    // It comes too late to keep anything.
+    // The release comes too late to keep anything.
     server.command(&["FLUSHALL"]);
     take(&server, "", "me", "60000");
     assert_eq!(release_keeping(&server, "me", "1"), Value::Int(1));
     assert_eq!(owners(&server), [None, None, None]);
 }
 
-/// Nothing is left in part, whatever is refused half-way.
+/// A refusal in the middle of the script leaves no partial lock.
 #[test]
 fn a_server_that_refuses_a_command_grants_nothing() {
     let server = Server::start();
@@ -438,7 +438,7 @@ fn a_server_that_is_out_of_memory_grants_and_repairs_nothing() {
     let (number, ttl) = (BIG.to_string(), OUTLIVES.to_string());
     refused(&with_includes(ACQUIRE), &acquired, &["me", "60000", "", &number, &ttl]);
     refused(EXTEND, &extended, &["me", "60000", ALWAYS, "1", &number, &number, &ttl]);
-    // A lock that it has is given back, and kept where that was asked for.
+    // A lock on such a server is given back, and kept on request.
     server.command(&["CONFIG", "SET", "maxmemory", "0"]);
     take(&server, "", "me", "60000");
     server.command(&["CONFIG", "SET", "maxmemory", "1"]);
@@ -446,7 +446,7 @@ fn a_server_that_is_out_of_memory_grants_and_repairs_nothing() {
     assert_eq!(is_of(&server, "kept"), [true; 3]);
 }
 
-/// Whichever of the names it was, the lock is lost.
+/// The force of any single name loses the lock.
 #[test]
 fn a_lock_of_which_one_name_was_forced_open_is_extended_under_none() {
     for (name, tombstone) in KEYS.into_iter().zip(TOMBSTONES) {

@@ -1,4 +1,4 @@
-//! That locks have no threads. A test program of its own, since it counts the threads of the process.
+//! Locks have no threads of their own. A test program of its own, since it counts the threads of the process.
 
 mod support;
 
@@ -14,7 +14,7 @@ use support::{Servers, wait_until};
 
 const LIMIT: Duration = Duration::from_secs(60);
 const LOCKS: usize = 50;
-/// The most threads of a client that call callbacks, besides one that is always there.
+/// Maximum of a client's threads that run callbacks, besides one that always exists.
 const MOST_CALLBACK_THREADS: usize = 256;
 
 fn threads() -> usize {
@@ -23,18 +23,18 @@ fn threads() -> usize {
     line.expect("it says so").trim().parse().expect("a number")
 }
 
-/// The most threads of a client that come and go, however many locks it has: one a node that looks which server that is, and
-/// one that tells events.
+/// Maximum of a client's temporary threads for any number of locks: one per node that checks the server's identity, and one
+/// that emits events.
 const MOST_PASSING_THREADS: usize = 3 + 1;
 
-/// Waits until there are no more threads than before. Those that come and go may be there at any moment on a busy machine.
+/// Waits until there are no more threads than before. Temporary threads may exist at any moment on a busy machine.
 fn wait_no_more_than(before: usize) {
     let now = threads();
     assert!(now <= before + MOST_PASSING_THREADS, "{now} threads, {before} before");
     wait_until("there are no more threads than before", LIMIT, || threads() <= before);
 }
 
-/// One test, for two at a time would count each other's threads.
+/// A single test, since two at a time would count each other's threads.
 #[test]
 #[cfg_attr(not(target_os = "linux"), ignore = "counts threads in /proc")]
 fn locks_have_no_threads_and_callbacks_have_few() {
@@ -57,7 +57,7 @@ fn locks_have_no_threads_and_callbacks_have_few() {
     servers.wait_no_keys();
 }
 
-/// More locks are lost than there are threads for, and each of their callbacks blocks.
+/// More locks are lost than there are callback threads, and each callback blocks.
 fn callbacks_that_block_cost_no_other_lock(servers: &Servers, locks: &Quorlock, other: &Guard) {
     const LOST: usize = MOST_CALLBACK_THREADS + 50;
     let before = threads();
@@ -85,7 +85,7 @@ fn callbacks_that_block_cost_no_other_lock(servers: &Servers, locks: &Quorlock, 
     wait_until("as many callbacks run as have threads", LIMIT, || {
         called.load(Ordering::SeqCst) == MOST_CALLBACK_THREADS + 1
     });
-    // One more tells the events, as long as there are any.
+    // One more thread emits the events, as long as there are any.
     let now = threads();
     assert!(now <= before + MOST_CALLBACK_THREADS + 1, "{now} threads");
     wait_renewed([other], 1);

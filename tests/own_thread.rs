@@ -1,5 +1,5 @@
-//! A caller that is alone does everything on its own thread. A test program of its own, since it counts what the process's threads
-//! do.
+//! A caller without rivals does all work on its own thread. A test program of its own, since it counts the waits of the
+//! process's threads.
 
 mod support;
 
@@ -25,7 +25,7 @@ fn waits_of_workers() -> u64 {
     waits.sum()
 }
 
-/// Where the workers carry the requests, each of five waits twice for a lock that is taken and given back.
+/// If the workers carried the requests, each of the five would wait twice for a lock that is taken and given back.
 #[test]
 #[cfg_attr(not(target_os = "linux"), ignore = "counts in /proc")]
 fn a_caller_that_is_alone_wakes_the_workers_seldom() {

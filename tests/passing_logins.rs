@@ -1,5 +1,5 @@
-//! Servers that answer a login with an error that is not about the login, and rights that are changed. Such a state passes, and is
-//! waited for.
+//! Servers that answer a login with an error that is not about the login, and permissions that change. Clients wait for the end
+//! of such a state.
 
 mod support;
 
@@ -14,7 +14,7 @@ use support::{Server, Servers, fake, wait_until};
 
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// The logins that a URL may have the client begin with, with the password of [`Server::start_with`] below.
+/// The logins that a URL may begin a connection with, with the password of [`Server::start_with`] below.
 const LOGINS: [(&str, &str); 4] =
     [(":secret@", ""), (":secret@", "/1"), (":secret@", "?protocol=resp3"), ("", "/1")];
 
@@ -38,17 +38,17 @@ fn refused(locks: &Quorlock, kind: ErrorKind, words: &str) -> Error {
     error
 }
 
-/// The user "locker" may do everything from now on, but for those rules.
+/// Gives the user "locker" all permissions, except for those rules.
 fn set_user(server: &Server, rules: &[&str]) {
     let usual = ["ACL", "SETUSER", "locker", "on", "~*", "&*", "+@all"];
     server.command(&[&usual[..], rules].concat());
 }
 
-/// The words of Redis 7.0, as far as the part that tells what to do. They speak of passwords.
+/// The error of Redis 7.0, up to the part with the remedy. It mentions passwords.
 const DENIED: &str = "-DENIED Redis is running in protected mode because protected mode is enabled and no password is set for the \
                       default user. In this mode connections are only accepted from the loopback interface.\r\n";
 
-/// How many connections the server has.
+/// The number of the server's connections.
 fn connections(helper: &mut redis::Connection) -> usize {
     let info: String = redis::cmd("INFO").arg("clients").query(helper).expect("it answers");
     let count = info.lines().find_map(|line| line.strip_prefix("connected_clients:"));
@@ -79,7 +79,7 @@ fn a_server_without_free_connections_is_waited_for() {
     }
 }
 
-/// A server that runs a script without end, until then.
+/// A server that runs an endless script until this is dropped.
 struct Busy<'a>(&'a Server);
 
 impl Drop for Busy<'_> {
@@ -88,7 +88,7 @@ impl Drop for Busy<'_> {
     }
 }
 
-/// Somebody's script runs for long, and the server refuses SELECT, but not AUTH.
+/// A foreign script runs for long, and the server refuses SELECT, but not AUTH.
 #[test]
 fn a_busy_server_is_waited_for_at_the_login() {
     for (login, parameters) in LOGINS {
@@ -102,7 +102,7 @@ fn a_busy_server_is_waited_for_at_the_login() {
             wait_until("the server is busy", LIMIT, || server.try_command(&[b"PING"]).is_err());
             let clients = [was_connected, client(&server.url(), login, parameters)];
             for locks in &clients {
-                // The second time over a new connection.
+                // The second try uses a new connection.
                 for _ in 0..3 {
                     refused(locks, ErrorKind::NoQuorum, "(BUSY)");
                 }
@@ -117,8 +117,8 @@ fn a_busy_server_is_waited_for_at_the_login() {
     }
 }
 
-/// A password is changed, and for a while the servers have another one than the clients. A client that has been let in goes on
-/// waiting; one that has not is told at once.
+/// A password is changed, and for a while the servers have another one than the clients. A client that was let in before
+/// waits; one that was not gets an error at once.
 #[test]
 fn a_password_that_worked_before_is_waited_for() {
     let server = Server::start();
@@ -148,7 +148,7 @@ fn a_password_that_worked_before_is_waited_for() {
     }
 }
 
-/// As it is while somebody writes a user's rules anew, one after the other.
+/// This happens while an operator rewrites a user's rules, one after the other.
 #[test]
 fn a_right_to_run_scripts_that_is_taken_away_for_a_while_is_waited_for() {
     let server = Server::start();
@@ -174,7 +174,7 @@ fn a_right_to_run_scripts_that_is_taken_away_for_a_while_is_waited_for() {
     });
 }
 
-/// The lock is free long before its key would end.
+/// The lock is free long before its key would expire.
 #[test]
 fn a_lock_that_is_given_back_while_a_right_is_gone_is_free_once_it_is_back() {
     let server = Server::start();
@@ -196,7 +196,7 @@ fn a_lock_that_is_given_back_while_a_right_is_gone_is_free_once_it_is_back() {
     }
 }
 
-/// The first call of a script brings its source, and further ones its hash.
+/// The first call of a script sends its source, and further ones its hash.
 #[test]
 fn a_user_who_may_send_sources_alone_is_not_waited_for() {
     let server = Server::start();
@@ -208,8 +208,8 @@ fn a_user_who_may_send_sources_alone_is_not_waited_for() {
     });
 }
 
-/// Somebody may hold a lock on the first node alone, where clients may fall back to it. A first node that refuses a login can be
-/// reached, so nothing is won without it.
+/// If clients may fall back, another client may hold a lock on the first node alone. A first node that refuses a login is
+/// reachable, so no lock is granted without it.
 #[test]
 fn a_first_node_that_refuses_a_login_is_none_that_is_away() {
     let servers = Servers::start(3);
@@ -237,7 +237,7 @@ fn a_first_node_that_refuses_a_login_is_none_that_is_away() {
     }
 }
 
-/// Nothing of an error that nobody knows is quoted but its code: the server may quote the password.
+/// Only the code of an unknown error is quoted: the server may quote the password.
 #[test]
 fn an_unknown_error_passes_and_protected_mode_does_not() {
     let says = |answer: &'static str| {

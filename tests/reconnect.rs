@@ -22,14 +22,14 @@ fn client(servers: &Servers) -> Quorlock {
 }
 
 /// A server that closed an idle connection (a restart, its `timeout` setting, a firewall) is not
-/// down: the first call after that finds it.
+/// down: the first call after that reconnects.
 #[test]
 fn a_connection_that_was_closed_while_idle_is_no_failure() {
     let mut servers = Servers::start(3);
     let locks = client(&servers);
     for _ in 0..5 {
         servers.iter_mut().for_each(Server::restart_empty);
-        // A client that has looked after an idle server while it was away knows that, and tries it again soon.
+        // A client that has checked an idle server while it was away knows that it is down, and soon tries again.
         wait_connected(&locks);
         let guard = locks.try_lock("orders/42").optional().expect("all nodes are back");
         guard.expect("it is free").unlock().expect("all nodes are back");
@@ -37,7 +37,7 @@ fn a_connection_that_was_closed_while_idle_is_no_failure() {
     servers.wait_no_keys();
 }
 
-/// The scripts are gone with a server's memory; the calls go on.
+/// The scripts are lost with a server's memory, but the calls succeed.
 #[test]
 fn scripts_that_a_server_forgot_are_sent_again() {
     let servers = Servers::start(3);
@@ -52,7 +52,7 @@ fn scripts_that_a_server_forgot_are_sent_again() {
     servers.wait_no_keys();
 }
 
-/// A release that could not be delivered waits for the node, and takes the key away that the node
+/// A release that could not be delivered waits for the node. It deletes the key that the node
 /// brings back from its disk.
 #[test]
 fn a_release_reaches_a_node_that_comes_back_with_its_data() {
@@ -71,7 +71,7 @@ fn a_release_reaches_a_node_that_comes_back_with_its_data() {
         }
         wait_until("the release is kept", LIMIT, || locks.node_stats()[0].kept_releases == 1);
         servers[0].restart_with_data();
-        // The TTL is a minute; this waits for a few seconds.
+        // The TTL is a minute; this waits for a few seconds only.
         servers.wait_no_keys();
         assert_eq!(locks.node_stats()[0].kept_releases, 0);
     }
@@ -93,7 +93,7 @@ fn a_node_that_comes_up_later_joins_in() {
     servers.wait_no_keys();
 }
 
-/// The process lives on after the end of its client, and so do the releases that wait for a node.
+/// The process outlives its client, and so do the releases that wait for a node.
 #[test]
 fn kept_releases_outlive_their_client() {
     let mut servers = Servers::start_with(3, &["--appendonly", "yes", "--appendfsync", "always"]);
@@ -110,8 +110,8 @@ fn kept_releases_outlive_their_client() {
     servers.wait_no_keys();
 }
 
-/// A hung master is found to be down, and the try to connect to it hangs as well. A release that is given to
-/// its worker meanwhile is as untold as one that was kept.
+/// The client notices that a hung master is down, and its try to reconnect hangs as well. A release that its worker gets
+/// meanwhile counts as undelivered, like one that was kept.
 #[test]
 fn close_reports_releases_that_a_hung_majority_was_not_told() {
     let mut servers = Servers::start(3);
@@ -134,8 +134,8 @@ fn close_reports_releases_that_a_hung_majority_was_not_told() {
     servers.wait_no_keys();
 }
 
-/// A server that can do nothing for a time (a script that runs for long, here; or it loads its data)
-/// is like one that is down: the release waits for it.
+/// A server that is not ready for a time (here because of a long script; it could also be loading its data)
+/// is treated like one that is down: the release waits for it.
 #[test]
 fn a_release_to_a_busy_server_waits_until_it_is_ready() {
     let servers = Servers::start_with(1, &["--lua-time-limit", "1"]);
@@ -151,8 +151,8 @@ fn a_release_to_a_busy_server_waits_until_it_is_ready() {
     servers.wait_no_keys();
 }
 
-/// On fresh servers, too, requests run in the order in which they were made: the release of one lock
-/// before the next try for it, also when both wait in one batch.
+/// Even on fresh servers, requests run in the order in which they were made: the release of a lock
+/// runs before the next try for it, even if both wait in one batch.
 #[test]
 fn a_release_runs_before_the_next_acquire() {
     let mut servers = Servers::start(1);

@@ -19,9 +19,9 @@ static RELEASE: LazyLock<String> =
 const FENCE: &str = "{k}:fence";
 const RESERVED: &str = "{k}:reserved";
 const MARK: &str = "{quorlock}:mark";
-/// How much longer than its lock a fence lives, in milliseconds.
+/// Time by which a fence outlives its lock, in milliseconds.
 const OUTLIVES: i64 = 600_000;
-/// Beyond what a Lua script may turn into text.
+/// Beyond the numbers that a Lua script may turn into text.
 const BIG: i64 = 1_234_567_890_123_457;
 const LARGEST: i64 = (1 << 51) - 1;
 const ALWAYS: &str = "99999999999999";
@@ -123,7 +123,7 @@ fn an_acquire_names_who_is_in_the_way_and_touches_nothing_of_it() {
         let Value::Int(left) = refused[1] else { panic!("milliseconds") };
         assert!(left > ttl - 10_000 && left <= ttl, "{left}");
     };
-    // Redisson's lock, held twice; its lock for reading, of two; ours of another owner.
+    // Redisson's lock, held twice; its read lock, with two readers; a lock of ours with another owner.
     let holders =
         [&["uuid:7", "2"][..], &["mode", "read", "uuid:7", "1", "uuid:8", "1"], &["other:1", "1"]];
     for holder in holders {
@@ -161,7 +161,7 @@ fn an_acquire_grants_under_the_very_mark_that_it_names() {
     assert_eq!(take("mark 2"), granted(0));
 }
 
-/// A hash gets its end by a second command.
+/// A hash gets its expiry by a second command.
 #[test]
 fn a_lock_that_cannot_be_given_an_end_is_not_left_behind() {
     let server = Server::start();
@@ -221,7 +221,7 @@ fn a_foreign_lock_and_data_are_no_fault_of_the_node_and_stay() {
     assert_eq!(server.command(&["LLEN", "k"]), Value::Int(1));
 }
 
-/// Whoever has a field in it still has the lock.
+/// The owners of other fields in the hash still have the lock.
 #[test]
 fn a_release_deletes_its_own_field_alone() {
     let server = Server::start();
@@ -231,7 +231,7 @@ fn a_release_deletes_its_own_field_alone() {
     assert_eq!(fields(&server), ["other", "1"]);
 }
 
-/// Of our clients and of Redisson's, whichever are more: ours listen to both channels.
+/// The script counts our listeners or Redisson's, whichever are more: ours listen to both channels.
 #[test]
 fn a_release_tells_both_channels_and_says_how_many_were_told() {
     let server = Server::start();
@@ -262,7 +262,7 @@ fn a_release_tells_both_channels_and_says_how_many_were_told() {
     told(&[&["ours", "theirs"], &["theirs"], &["theirs"]], 3);
 }
 
-/// Until a time of the node's own clock, for whoever comes, and also where the key was gone.
+/// The lock is kept until a time of the node's own clock, from every caller, even if the key was gone.
 #[test]
 fn a_lock_that_is_kept_is_somebody_elses_for_as_long() {
     let server = Server::start();

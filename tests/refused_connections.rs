@@ -1,5 +1,5 @@
 //! rslock, crate redlock (case 13 of the field's bugs): with connections refused, the retry loop
-//! spins at full speed. Alone in its program, since it measures what the whole process uses.
+//! spins at full speed. Alone in its program, since it measures the processor time of the whole process.
 
 mod support;
 
@@ -21,8 +21,8 @@ fn case_13_refused_connections_do_not_make_lock_spin() {
     servers.iter_mut().for_each(|server| server.kill());
     let locks = builder.build().expect("the settings are valid");
 
-    // Whether they died before or after a client knew them: each one's cause is told. (The first
-    // call of all may come before the last node has been heard, on a busy machine.)
+    // Each node's cause is reported, if the node died before or after a client knew it. (The first
+    // call may come before the last node's state is known, on a busy machine.)
     for locks in [&before, &locks] {
         wait_until("all causes are told", patience * 5, || {
             let error = locks.try_lock("orders/42").expect_err("nobody is there");
@@ -37,6 +37,6 @@ fn case_13_refused_connections_do_not_make_lock_spin() {
     let used = cpu_seconds() - cpu;
     assert_eq!(error.kind(), ErrorKind::NoQuorum);
     assert!(start.elapsed() >= patience, "it gave up early");
-    // A spinning thread uses all of it.
+    // A spinning thread would use all of that time.
     assert!(used < patience.as_secs_f64() / 4.0, "{used} CPU seconds in {patience:?}");
 }

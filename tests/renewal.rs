@@ -1,4 +1,4 @@
-//! Locks that are held: their renewal, their repair, and their end.
+//! Held locks: their renewal, their repair, and their end.
 
 mod support;
 
@@ -13,18 +13,18 @@ use support::clients::fresh;
 use support::lua::with_includes;
 use support::{Server, Servers, wait_until};
 
-/// Never to be waited for.
+/// A limit that is never reached.
 const LIMIT: Duration = Duration::from_secs(30);
 const TTL: Duration = Duration::from_secs(2);
-/// Long enough for a healthy node to answer on a busy machine, and the longest there can be.
+/// Long enough for a healthy node to answer on a busy machine, and the longest possible.
 const NODE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A TTL that leaves room for a renewal that fails and for those after it, also on a busy machine.
+/// A TTL with time for a failed renewal and for those after it, even on a busy machine.
 const LONG_TTL: Duration = Duration::from_secs(6);
-/// Of a lock with that TTL so much is left when the first renewal is over that hung nodes have
+/// The validity that a lock with that TTL has left after the first renewal, in which hung nodes have
 /// failed.
 const AFTER_A_FAILURE: Duration = Duration::from_millis(2_800);
-/// It has more than this only after a renewal.
+/// The lock has more time left than this only after a renewal.
 const RENEWED: Duration = Duration::from_millis(4_500);
 
 const NAME: &str = "orders/42";
@@ -44,7 +44,7 @@ fn connected(locks: &Quorlock) -> bool {
     locks.node_stats().iter().all(|node| node.connected)
 }
 
-/// Takes the lock, and waits until all nodes have its key; with the owner that is in there.
+/// Takes the lock, and waits until all nodes have its key. Returns the guard and its owner.
 fn hold(locks: &Quorlock, servers: &Servers) -> (Guard, String) {
     let guard = locks.lock(NAME).expect("all are healthy");
     wait_until("all nodes have the key", LIMIT, || {
@@ -54,7 +54,7 @@ fn hold(locks: &Quorlock, servers: &Servers) -> (Guard, String) {
     (guard, owner)
 }
 
-/// What the holder sees over `duration`: nothing.
+/// The holder notices nothing for `duration`.
 fn stays_held(guard: &Guard, duration: Duration) {
     let start = Instant::now();
     wait_until("time passes", LIMIT, || {
@@ -74,8 +74,8 @@ fn delete(server: &Server, key: &str) {
     server.command(&["DEL", key]);
 }
 
-/// Deletes these keys until `lost` hears of a loss. Once may not be enough: a server whose answer to a renewal comes late sets
-/// the key again, and counts by the next one.
+/// Deletes these keys until `lost` reports a loss. Once may not be enough: a server with a late answer to a renewal sets
+/// the key again, and the next renewal counts it.
 fn delete_until_told<T>(
     servers: &[Server],
     keys: &[&str],
@@ -94,7 +94,7 @@ fn how_many_have(servers: &Servers, owner: &str) -> usize {
     servers.iter().filter(|server| server.get(KEY).as_deref() == Some(owner)).count()
 }
 
-/// redlock-rs, node-redlock: the timer of the renewal goes on after the unlock.
+/// redlock-rs, node-redlock: the renewal timer continues after the unlock.
 #[test]
 fn case_07_no_renewal_survives_an_unlock() {
     let servers = Servers::start(3);
@@ -108,7 +108,7 @@ fn case_07_no_renewal_survives_an_unlock() {
             drop(guard);
         }
         servers.wait_no_keys();
-        // On the last one the key would be set again, if anything were.
+        // A renewal would set the key again on the last server, which is free.
         let (others, free) = if unlock { (3, 0) } else { (2, 1) };
         let servers = &servers[..others + free];
         servers.iter().take(others).for_each(|server| set(server, "somebody-else", TTL * 10));
@@ -128,7 +128,7 @@ fn case_07_no_renewal_survives_an_unlock() {
     }
 }
 
-/// pottery, redlock-py: the first error in a renewal ends its thread, and the lock runs out unnoticed.
+/// pottery, redlock-py: the first error in a renewal ends its thread, and the lock expires unnoticed.
 #[test]
 fn case_07_one_error_in_a_renewal_does_not_stop_renewals() {
     let mut servers = Servers::start(3);
@@ -151,14 +151,14 @@ fn case_09_the_reply_to_an_unlock_is_lost() {
     let mut servers = Servers::start(3);
     let locks = build(settings(&servers).ttl(LONG_TTL));
     let (guard, owner) = hold(&locks, &servers);
-    // By now it has been renewed.
+    // The lock has been renewed by now.
     stays_held(&guard, LONG_TTL / 2);
     servers.iter_mut().for_each(Server::pause);
     let error = guard.unlock().expect_err("nobody answers");
     let kind = error.kind();
     assert!(matches!(kind, ErrorKind::NoQuorum | ErrorKind::Lost), "{error}");
     servers.iter_mut().for_each(Server::resume);
-    // Before their time; and no renewal sets them again.
+    // The keys are gone early, and no renewal sets them again.
     servers.wait_no_keys();
     let start = Instant::now();
     wait_until("time passes", LIMIT, || {
@@ -171,7 +171,7 @@ fn case_09_the_reply_to_an_unlock_is_lost() {
     servers.wait_no_keys();
 }
 
-/// The lock that such an unlock may leave behind is not entered by the next one of the same thread.
+/// Such an unlock may leave a lock behind. The next lock of the same thread waits for its end.
 #[test]
 fn seed_07_the_orphan_of_an_unlock_whose_replies_are_lost_is_waited_for() {
     let mut servers = Servers::start(3);
@@ -185,7 +185,7 @@ fn seed_07_the_orphan_of_an_unlock_whose_replies_are_lost_is_waited_for() {
     wait_until("the releases have been sent once more", LIMIT, || {
         connected(&locks) && locks.node_stats().iter().all(|node| node.kept_releases == 0)
     });
-    // Whatever was on its way has arrived when what is sent behind it has.
+    // Requests on their way have arrived when a later request has.
     let behind = locks.lock("behind").expect("three of three");
     wait_until("all nodes have the key", LIMIT, || {
         servers.iter().all(|server| server.get("quorlock:behind").is_some())
@@ -208,8 +208,8 @@ fn seed_07_the_orphan_of_an_unlock_whose_replies_are_lost_is_waited_for() {
     servers.wait_no_keys();
 }
 
-/// redlock-py and others: a node that was restarted without data is without the lock for as long as
-/// that is held, and the next restart loses it.
+/// redlock-py and others: a node that was restarted without data lacks the lock for the rest of the hold,
+/// and the next restart loses the lock.
 #[test]
 fn case_18_a_restarted_node_gets_its_key_back() {
     let mut servers = Servers::start(3);
@@ -247,7 +247,7 @@ fn a_callback_that_panics_blocks_unlocks_or_drops_holds_up_nothing() {
             callback(slot);
         });
     };
-    // Without a message, which would only look like a failure.
+    // Without the panic message, which would only look like a failure.
     on_lost(0, Box::new(|_| panic::resume_unwind(Box::new("on purpose"))));
     on_lost(1, Box::new(move |_| blocked.recv().expect("the test ends it")));
     let (done, unlocked) = mpsc::channel();
@@ -280,7 +280,7 @@ fn a_callback_that_panics_blocks_unlocks_or_drops_holds_up_nothing() {
     assert_eq!(ended, [None, Some(ErrorKind::Lost)]);
     stays_held(&renewed, TTL * 2);
     for name in names {
-        // While one callback blocks still.
+        // While one callback still blocks.
         let again = locks.try_lock_for(name, LIMIT).optional().expect("three of three");
         again.expect("it is free").unlock().expect("three of three");
     }
@@ -323,11 +323,11 @@ fn keys_gone_is_told_before_the_end() {
     assert_eq!(reason, LossReason::KeysGone);
     assert!(told < left, "told after {told:?}, with {left:?} left");
     assert_eq!(guard.check().expect_err("it is lost").kind(), ErrorKind::Lost);
-    // Long before they would end by themselves.
+    // Long before they would expire.
     servers.wait_no_keys();
 }
 
-/// Renewals that a hung node finds in its receive buffer ask for less than it has granted before.
+/// A hung node later finds renewals in its receive buffer that ask for less than it has granted before.
 #[test]
 fn a_long_extension_outlives_renewals_whose_replies_are_lost() {
     const LONG: Duration = Duration::from_secs(60);
@@ -341,7 +341,7 @@ fn a_long_extension_outlives_renewals_whose_replies_are_lost() {
         servers.iter().all(|server| server.pttl(KEY) > 50_000)
     });
     servers.iter_mut().for_each(Server::pause);
-    // So that renewals are due again.
+    // The shorter extension makes renewals due again.
     let error = guard.extend(LONG_TTL).expect_err("nobody answers");
     assert_eq!(error.kind(), ErrorKind::NoQuorum, "{error}");
     wait_until("a renewal has failed", LIMIT, || guard.remaining() < AFTER_A_FAILURE);
@@ -349,7 +349,7 @@ fn a_long_extension_outlives_renewals_whose_replies_are_lost() {
     let start = Instant::now();
     wait_until("time passes", LIMIT, || {
         let present = how_many_have(&servers, &owner);
-        // Asked later, so it was held then.
+        // Checked later than the keys, so the lock was held then.
         assert!(!guard.remaining().is_zero(), "five of five were back in time");
         assert!(present >= 3, "it is valid, and {present} of five have it");
         start.elapsed() > LONG_TTL
@@ -390,8 +390,8 @@ fn a_manual_lock_is_never_renewed() {
     servers.wait_no_keys();
 }
 
-/// A renewal that a server does not know the script of is sent again, and then it would run behind the
-/// release that was sent together with it; and set the key again.
+/// A server does not know the renewal's script, so the renewal would be sent again. It would run after the
+/// release that was sent together with it, and set the key again.
 #[test]
 fn a_renewal_is_not_sent_again_behind_the_release() {
     const TTL: Duration = Duration::from_secs(8);
@@ -399,7 +399,7 @@ fn a_renewal_is_not_sent_again_behind_the_release() {
     let mut servers = Servers::start(1);
     let locks = build(settings(&servers).ttl(TTL).node_timeout(TTL / 2));
     let (guard, _) = hold(&locks, &servers);
-    // So that the server is asked by its hash.
+    // From now on the server is asked by the script's hash.
     guard.extend(TTL).expect("one of one");
     locks.lock("other").expect("one of one").unlock().expect("one of one");
     servers[0].command(&["SCRIPT", "FLUSH"]);
@@ -408,19 +408,19 @@ fn a_renewal_is_not_sent_again_behind_the_release() {
     {
         servers[0].command(&["SCRIPT", "LOAD", &with_includes(known)]);
     }
-    // It is due when a quarter to a third of the TTL is gone.
+    // A renewal is due when a quarter to a third of the TTL is over.
     wait_until("the renewal is near", LIMIT, || guard.remaining() < TTL * 8 / 10);
     servers[0].pause();
     thread::scope(|scope| {
         let writes = locks.node_stats()[0].writes;
         scope.spawn(|| locks.try_lock("other"));
         wait_until("the worker waits", LIMIT, || locks.node_stats()[0].writes > writes);
-        // A moment after it is due; longer makes the test no stricter.
+        // Soon after the renewal is due. A longer wait makes the test no stricter.
         wait_until("the renewal waits", LIMIT, || guard.remaining() < TTL * 6 / 10);
         drop(guard);
         servers[0].resume();
     });
-    // Long before it would end by itself.
+    // Long before it would expire.
     servers.wait_no_keys();
 }
 
@@ -435,8 +435,8 @@ fn work_of_five_times_the_ttl_keeps_its_lock() {
     servers.wait_no_keys();
 }
 
-/// However long it is valid, a lock is looked after: otherwise one restart after the other would take
-/// its keys, and it would still be called valid.
+/// A lock with a long validity is still repaired. Otherwise one restart after the other would take
+/// its keys, and it would still count as valid.
 #[test]
 fn a_long_extension_does_not_stop_the_repairs() {
     let mut servers = Servers::start(3);
@@ -448,7 +448,7 @@ fn a_long_extension_does_not_stop_the_repairs() {
         wait_until("the node has its key again", LIMIT, || {
             servers[i].get(KEY).as_deref() == Some(&owner)
         });
-        // Until the round that has repaired it is over. If another node said in it that its key is gone, too, those would
+        // Until the repairing round is over. If another node reported in that round that its key is gone, too, those would
         // be two of three.
         let asked = || locks.node_stats().into_iter().map(|node| node.scripts);
         let before: Vec<_> = asked().collect();
@@ -461,8 +461,8 @@ fn a_long_extension_does_not_stop_the_repairs() {
     servers.wait_no_keys();
 }
 
-/// A node that is always the slowest counts as well: its late answers are heard before a release
-/// judges how the lock was held.
+/// A node that is always the slowest counts as well: a release waits for its late answers before it
+/// judges the state of the lock.
 #[test]
 fn late_answers_of_a_renewal_count_for_the_unlock() {
     let mut servers = Servers::start(3);
@@ -482,7 +482,7 @@ fn late_answers_of_a_renewal_count_for_the_unlock() {
     servers.wait_no_keys();
 }
 
-/// Else the key of a holder that crashes would keep everybody out for longer than it may be held.
+/// Otherwise the key of a crashed holder would block all callers for longer than the longest hold.
 #[test]
 fn no_key_lives_longer_than_the_longest_hold_needs() {
     const HOLD: Duration = Duration::from_secs(20);
@@ -505,8 +505,8 @@ fn no_key_lives_longer_than_the_longest_hold_needs() {
     servers.wait_no_keys();
 }
 
-/// Servers close connections that are idle. Then requests are sent twice, and the answers to the
-/// second copies say nothing of what the nodes had before the first.
+/// Servers close idle connections. Then requests are sent twice, and the answers to the
+/// second copies do not show the nodes' state before the first.
 #[test]
 fn connections_that_were_closed_while_idle_fail_no_extension() {
     let servers = Servers::start(3);

@@ -1,4 +1,4 @@
-//! Renewals that fall due within some milliseconds of each other go out together.
+//! Renewals that are due within some milliseconds of each other go out together.
 
 mod support;
 
@@ -8,13 +8,13 @@ use quorlock::Quorlock;
 use support::clients::{connected, fresh, requests, wait_renewed};
 use support::{Servers, wait_until};
 
-/// Longer than anything takes on a busy machine.
+/// Longer than any step takes on a busy machine.
 const LIMIT: Duration = Duration::from_secs(60);
 const LOCKS: usize = 1_000;
-/// How often each lock is renewed while it is looked at.
+/// The number of renewals of each lock during the measurement.
 const TIMES: usize = 2;
-/// A node gets so many of them in one write at least, on the average. It is more than one because they fall due at steps
-/// of some milliseconds, so it does not depend on how fast the machine is.
+/// The average number of renewals in one write to a node, at least. It is more than one because renewals are due in steps
+/// of some milliseconds, so it does not depend on the machine's speed.
 const TOGETHER: u64 = 4;
 
 fn writes(locks: &Quorlock) -> u64 {

@@ -57,14 +57,14 @@ fn a_lock_that_is_not_replicated_in_time_is_undone() {
     let error = locks.try_lock("orders/42").expect_err("the replica says nothing");
     assert_eq!(error.kind(), ErrorKind::NoQuorum);
     assert!(error.to_string().contains("0 of 1 replicas"), "{error}");
-    // The TTL is a minute; this waits for a few seconds.
+    // The TTL is a minute; this waits for a few seconds only.
     wait_until("no key is left", LIMIT, || master.keys().is_empty());
 
     replica.resume();
     wait_until("it is granted again", LIMIT, || locks.try_lock("orders/42").is_ok());
 }
 
-/// `WAIT` blocks a connection; but not the one on which everything else goes.
+/// `WAIT` blocks its connection, which carries nothing else.
 #[test]
 fn a_silent_replica_holds_up_nothing_else() {
     let (master, mut replica) = master_and_replica();
@@ -112,7 +112,7 @@ fn a_connection_that_was_closed_while_idle_is_no_failure() {
     }
 }
 
-/// A master that takes no writes while its replica is gone: what could not be deleted is kept.
+/// A master accepts no writes while its replica is gone, so the release is kept.
 #[test]
 fn a_release_that_is_refused_for_want_of_replicas_is_kept() {
     let (master, mut replica) = master_and_replica();
@@ -130,8 +130,8 @@ fn a_release_that_is_refused_for_want_of_replicas_is_kept() {
     wait_until("no key is left", LIMIT, || master.keys().is_empty());
 }
 
-/// A master that grants everything, and whose runs, one a connection (the worker's is the first), and
-/// answers to `WAIT` are made up; the last of either goes on.
+/// A fake master that grants everything. Its run ids, one per connection (the worker's is the first), and its
+/// answers to `WAIT` are given; the last one of either repeats.
 fn made_up(runs: &'static [&str], acknowledged: &'static [usize]) -> (Quorlock, Arc<Counts>) {
     let counts = Arc::new(Counts::default());
     let counted = counts.clone();
@@ -173,20 +173,20 @@ fn next<T: Copy>(values: &[T], count: &AtomicUsize) -> T {
 }
 
 /// The server was restarted between the grant and `WAIT`, or the address leads to another one by now:
-/// what has been replicated there is not what was granted here.
+/// replication on that server proves nothing about this grant.
 #[test]
 fn replicas_of_another_run_of_the_server_do_not_count() {
     let (locks, counts) = made_up(&["new", "old", "new"], &[1]);
     let error = locks.try_lock("orders/42").expect_err("it is replicated elsewhere");
     assert_eq!(error.kind(), ErrorKind::NoQuorum);
     assert!(error.to_string().contains("restarted or replaced"), "{error}");
-    // And the connection for `WAIT` is made anew, to wherever the address leads now.
+    // The connection for `WAIT` is made anew, to the present server of the address.
     let guard = locks.try_lock("orders/42").optional().expect("one of one");
     assert!(guard.is_some(), "it is free");
     assert_eq!(counts.connections.load(Ordering::SeqCst), 3);
 }
 
-/// Another `WAIT` would take its time once more, and the caller's time for answers is over by then.
+/// Another `WAIT` would take its time once more, but the caller's time for answers is over by then.
 #[test]
 fn replicas_that_are_behind_are_asked_once_a_try() {
     let (locks, counts) = made_up(&["one"], &[1, 0, 1]);

@@ -14,16 +14,16 @@ const MARK: &str = "{quorlock}:mark";
 const RESERVED: &str = "{k}:reserved";
 const WITHDRAW: &str = include_str!("../lua/shared/withdraw.lua");
 
-/// How long one reservation is, as it is kept.
+/// The stored length of one reservation, in bytes.
 const ENTRY: usize = 51;
 
-/// An acquire script without fencing, and what it is called with besides the owner and the priority.
+/// An acquire script without fencing, and its arguments apart from the owner and the priority.
 struct Kind {
     name: &'static str,
     acquire: &'static str,
     keys: &'static [&'static str],
     owner: &'static str,
-    /// The arguments before the reservation and behind it. None of these calls has a number.
+    /// The arguments before and after the reservation. None of these calls has a number.
     before: &'static [&'static str],
     behind: &'static [&'static str],
 }
@@ -55,7 +55,7 @@ const READ: Kind = Kind {
     behind: &[],
 };
 
-/// Every kind: a test compares them with the library's list.
+/// Every kind. A test compares them with the library's list.
 const KINDS: &[Kind] = &[
     MUTEX,
     Kind {
@@ -100,7 +100,7 @@ fn run(server: &Server, script: &str, keys: &[&str], arguments: &[&str]) -> Valu
 }
 
 impl Kind {
-    /// `reserves`: the caller's priority, and for how long it reserves the lock.
+    /// Asks for the lock. `reserves`: the caller's priority, and the time for which it reserves the lock.
     fn ask(&self, server: &Server, reserves: &str) -> Value {
         let arguments =
             [&[self.owner, "60000", ""], self.before, &[reserves], self.behind].concat();
@@ -120,7 +120,7 @@ fn granted(answer: &Value) -> bool {
     matches!(answer, Value::Array(values) if values[0] == Value::Int(1))
 }
 
-/// For how long it is refused.
+/// The time of a refusal in milliseconds.
 fn refused(answer: &Value) -> Option<i64> {
     match answer {
         Value::Array(values) => match values[..] {
@@ -131,7 +131,7 @@ fn refused(answer: &Value) -> Option<i64> {
     }
 }
 
-/// Whose reservations there are, in their order.
+/// The priorities of the reservations, in order.
 fn reserved(server: &Server) -> Vec<u32> {
     let text = server.get(RESERVED).unwrap_or_default();
     assert_eq!(text.len() % ENTRY, 0, "{text}");
@@ -143,7 +143,7 @@ fn withdraw(server: &Server, of: u32) -> Value {
     run(server, WITHDRAW, &[RESERVED], &[&priority(of), "told"])
 }
 
-/// Somebody has the lock, of no kind that is tested here.
+/// Holds the lock for another client, as a foreign key.
 fn hold(server: &Server) {
     server.command(&["SET", "k", "somebody else", "PX", "60000"]);
 }
@@ -168,7 +168,7 @@ fn a_refused_caller_reserves_the_lock_and_goes_before_younger_ones() {
         assert!((1..=1_500).contains(&server.pttl(RESERVED)), "{name}: it ends by itself");
         server.command(&["DEL", "k"]);
         if name != "read" {
-            // A read makes way for no other read; but for all others.
+            // A read yields to reservations of all other kinds, but not to those of reads.
             let ms = refused(&READ.ask(&server, "")).expect("somebody else goes first");
             assert!((1..=1_500).contains(&ms), "{name}: {ms}");
         }
@@ -208,14 +208,14 @@ fn a_reservation_ends_by_itself_and_what_is_none_reserves_nothing() {
         hold(&server);
         let short = format!("{} 100", priority(1));
         assert!(refused(&MUTEX.ask(&server, &short)).is_some());
-        // Another one keeps the key, and not the reservation that is over.
+        // Another caller keeps the key alive, but not the reservation that is over.
         assert!(refused(&MUTEX.ask(&server, &reserving(9))).is_some());
         wait_until("its end", LIMIT, || {
             let _ = MUTEX.ask(&server, &reserving(9));
             reserved(&server) == [9]
         });
         server.command(&["DEL", "k", RESERVED]);
-        // Of a clock that was set back since, by hours.
+        // A reservation from a clock that was set back by hours since then.
         let late = format!("{} {:015}x", priority(1), 99_999_999_999_999_u64);
         for strange in ["nonsense", "", &late] {
             server.command(&["SET", RESERVED, strange, "PX", "60000"]);
@@ -233,7 +233,7 @@ fn a_reservation_ends_by_itself_and_what_is_none_reserves_nothing() {
     }
 }
 
-/// Of those who share a lock, one or another is there all the time.
+/// A shared lock may always have some holder.
 #[test]
 fn a_caller_that_says_so_reserves_only_beside_a_kind_that_may_have_several_holders() {
     let only = format!("{} s", reserving(5));
@@ -259,8 +259,8 @@ fn a_caller_that_says_so_reserves_only_beside_a_kind_that_may_have_several_holde
     }
 }
 
-/// In a rolling deployment, a caller that gives the semaphore another number of permits waits until the last of its holds has
-/// ended. Its reservation keeps others from adding to them.
+/// In a rolling deployment, a caller with another number of permits waits until the last hold with the old number has
+/// ended. Its reservation prevents new holds with the old number.
 #[test]
 fn a_caller_with_another_number_of_permits_reserves_beside_the_holders() {
     let server = Server::start();
@@ -314,7 +314,7 @@ fn a_reservation_is_withdrawn_by_its_caller_alone_and_that_is_told_if_others_wai
     assert!(server.get(RESERVED).is_none());
     let message = told.get_message().expect("it is told");
     assert_eq!(message.get_payload::<String>().expect("text"), priority(3));
-    // One that is over, and still there, keeps nobody waiting.
+    // A reservation that is over, and still stored, delays no caller.
     assert!(refused(&MUTEX.ask(&server, &format!("{} 20", priority(4)))).is_some());
     assert!(refused(&MUTEX.ask(&server, &reserving(5))).is_some());
     let text = server.get(RESERVED).expect("two entries");
@@ -327,7 +327,7 @@ fn a_reservation_is_withdrawn_by_its_caller_alone_and_that_is_told_if_others_wai
     assert_eq!(message.get_payload::<String>().expect("text"), priority(5));
 }
 
-/// Returns true if the first of the entries has ended by the server's `time`.
+/// Returns true if the first entry has ended by the server's `time`.
 fn ends_before(entries: &str, time: &[Value]) -> bool {
     let number = |value: &Value| match value {
         Value::BulkString(text) => String::from_utf8_lossy(text).parse::<u64>().expect("a number"),
@@ -337,7 +337,7 @@ fn ends_before(entries: &str, time: &[Value]) -> bool {
     ends < number(&time[0]) * 1_000 + number(&time[1]) / 1_000
 }
 
-/// A caller of several names waits for all of them. So its reservation is under all of them.
+/// A caller of several names waits for all of them, so its reservation is stored under all of them.
 #[test]
 fn several_names_are_reserved_together() {
     let server = Server::start();
@@ -369,7 +369,7 @@ fn several_names_are_reserved_together() {
     assert!(server.get("{l}:reserved").is_none_or(|text| text.is_empty()));
 }
 
-/// A mutex is asked for by setting it, which such a server refuses first.
+/// The mutex script begins with setting the key, which such a server refuses.
 #[test]
 fn a_server_that_is_out_of_memory_keeps_no_reservation() {
     for kind in KINDS.iter().filter(|kind| kind.name != "mutex") {

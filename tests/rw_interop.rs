@@ -1,7 +1,7 @@
-//! Read-write locks beside Redisson's `RReadWriteLock`, on one server that both use.
+//! Read-write locks next to Redisson's `RReadWriteLock`, on one server that both use.
 //!
-//! Redisson's side are its scripts, as they are known: what a Java program runs on the server, with no line of this crate in
-//! it.
+//! Redisson's side consists of its known scripts, as a Java program runs them on the server. It uses no line of this
+//! crate.
 
 mod support;
 
@@ -15,15 +15,15 @@ use redis::Value;
 use support::clients::{connected, fresh};
 use support::{Server, wait_until};
 
-/// Far longer than any test takes: who gets a lock sooner was woken, or found it free.
+/// Far longer than any test takes: a caller that gets a lock sooner was woken, or found it free.
 const TTL: Duration = Duration::from_secs(600);
 
-/// Longer than anything takes on a busy machine, and far shorter than the TTL.
+/// Longer than any step takes on a busy machine, and far shorter than the TTL.
 const LONG: Duration = Duration::from_secs(35);
 
 const LEASE_MS: &str = "600000";
 
-/// The lock's name may have braces, which Redisson takes for its hash slot.
+/// A lock's name may have braces, which Redisson uses for the hash slot.
 const NAMES: [&str; 2] = ["orders/42", "orders{42}"];
 
 const READ_LOCK: &str = "
@@ -141,7 +141,7 @@ enum To {
 
 const BOTH: [To; 2] = [To::Read, To::Write];
 
-/// A thread of a Redisson client, and the lock that it wants.
+/// A thread of a Redisson client, and its lock.
 struct Redisson<'a> {
     server: &'a Server,
     name: &'a str,
@@ -166,7 +166,7 @@ impl<'a> Redisson<'a> {
         format!("{}:{}:rwlock_timeout", self.key_prefix(), self.owner)
     }
 
-    /// `None`: it has the lock, once more. If not, for how many milliseconds somebody else has it.
+    /// Returns `None` if it has the lock, or has it once more. Otherwise returns the holder's remaining milliseconds.
     fn lock(&self, to: To) -> Option<i64> {
         let (timeouts, writer) = (self.timeouts(), format!("{}:write", self.owner));
         let answer = match to {
@@ -184,7 +184,7 @@ impl<'a> Redisson<'a> {
         }
     }
 
-    /// Whether nobody has the lock any more, or nobody writes; `None`: it did not have it.
+    /// Returns true if the lock is free now, or not written any more, and `None` if it did not have the lock.
     fn unlock(&self, to: To) -> Option<bool> {
         let (channel, timeouts, prefix) = (self.channel(), self.timeouts(), self.key_prefix());
         let writer = format!("{}:write", self.owner);
@@ -205,14 +205,14 @@ impl<'a> Redisson<'a> {
         }
     }
 
-    /// Whether its watchdog finds its read there.
+    /// Returns true if its watchdog finds the read.
     fn renew_read(&self) -> bool {
         let prefix = self.key_prefix();
         let renew = ["EVAL", RENEW_READ, "2", self.name, &prefix, LEASE_MS, self.owner];
         self.server.command(&renew) == Value::Int(1)
     }
 
-    /// Listens as its waiters do, and runs `then`. Returns the messages that come until the lock can be had.
+    /// Listens as its waiters do, and runs `then`. Returns the messages until the lock is free.
     fn waits(&self, to: To, then: impl FnOnce()) -> Vec<String> {
         let held_for = self.lock(to).expect("somebody has it");
         assert!(held_for > LONG.as_millis() as i64, "so long it would wait without a message");
@@ -234,14 +234,14 @@ impl<'a> Redisson<'a> {
     }
 }
 
-/// A client that looks by itself only every 45 s or more, once it is listening.
+/// A client that checks by itself only every 45 s or more, once it is listening.
 fn client(server: &Server) -> Quorlock {
     let builder = fresh([server.url()]).key_prefix("").ttl(TTL).max_ttl(TTL);
     let builder = builder.node_timeout(Duration::from_secs(5));
     connected(builder.backoff(Duration::from_millis(5), Duration::from_secs(60)))
 }
 
-/// Whether we can have it. It is given back when this returns.
+/// Returns true if our client can take the lock. It is given back before this returns.
 fn is_free(lock: &RwLock, to: To) -> bool {
     let unlocked = match to {
         To::Read => lock.try_read().optional().expect("held is no error").map(ReadGuard::unlock),
@@ -269,7 +269,7 @@ fn each_excludes_the_other_but_for_those_who_read() {
         assert!(redisson.renew_read());
         assert_eq!(redisson.unlock(To::Read), Some(true));
 
-        // Its counts are another's, and may be larger than 1.
+        // Redisson's counts may be larger than 1.
         assert_eq!((redisson.lock(To::Read), redisson.lock(To::Read)), (None, None));
         let guard = lock.read().expect("it is only read");
         assert_eq!(redisson.unlock(To::Read), Some(false), "it still reads");

@@ -18,7 +18,7 @@ const MARK: &str = "{quorlock}:mark";
 const FENCE: &str = "{k}:fence";
 const READS: &str = "{k}:reads";
 const RESERVED: &str = "{k}:reserved";
-/// How much longer than its lock a fence lives, in milliseconds.
+/// Time by which a fence outlives its lock, in milliseconds.
 const OUTLIVES: &str = "600000";
 const FENCE_TTL: &str = "660000";
 const ALWAYS: &str = "99999999999999";
@@ -28,12 +28,12 @@ fn pair(code: i64, value: i64) -> Value {
     Value::Array(vec![Value::Int(code), Value::Int(value)])
 }
 
-/// That priority, with which a caller reserves the lock for a second.
+/// The priority of a caller, with which it reserves the lock for a second.
 fn reserves(priority: u32) -> String {
     format!("{priority:034} 1000")
 }
 
-/// The one who reads as `owner` writes as this.
+/// The owner of a write whose reads belong to `owner`.
 fn writer(owner: &str) -> String {
     format!("{owner}:write")
 }
@@ -46,7 +46,7 @@ fn tombstone(owner: &str) -> String {
     format!("k{{{owner}}}:forced")
 }
 
-/// One node, and the scripts under their names; a test may change one.
+/// One node, and the scripts by name. A test may change one of them.
 struct Node {
     server: Server,
     changed: Option<(&'static str, &'static str)>,
@@ -67,7 +67,7 @@ impl Node {
         self.server.command(&[&["EVAL", &script, &how_many], keys, arguments].concat())
     }
 
-    /// Without fencing. `reserves`: the caller's priority, and for how long it reserves the lock.
+    /// A read without fencing. `reserves`: the caller's priority, and the time for which it reserves the lock.
     fn read(&self, owner: &str, ttl: &str, reserves: &str) -> Value {
         let keys = ["k", MARK, RESERVED, &timeout(owner)];
         self.eval(READ_ACQUIRE, &keys, &[owner, ttl, "", "", "", reserves])
@@ -121,7 +121,7 @@ impl Node {
         self.eval(READ_RELEASE, &["k", &timeout(owner)], &arguments)
     }
 
-    /// An extension may be under way.
+    /// A release after which no extension on its way sets the read again.
     fn release_read_for_good(&self, owner: &str) -> Value {
         let (of_owner, of_writer) = (tombstone(owner), tombstone(&writer(owner)));
         let keys = ["k", &timeout(owner), &of_owner, &of_writer];
@@ -172,7 +172,7 @@ fn is_refused(answer: &Value) -> bool {
     matches!(answer, Value::Array(parts) if parts[0] == Value::Int(0))
 }
 
-/// The layout of Redisson's `RReadWriteLock`, whose counts are 1 here.
+/// The layout of Redisson's `RReadWriteLock`, with counts of 1.
 #[test]
 fn keys_and_fields_are_as_redisson_has_them_after_each_operation() {
     let node = Node::start();
@@ -220,14 +220,14 @@ fn a_copy_of_a_request_leaves_the_node_as_it_was() {
         assert_eq!(node.extend_read("u:1", "60000", ALWAYS), Value::Int(1));
         assert!(node.has(&[("mode", "read"), ("u:1", "1")]));
     }
-    // Of its own write: late ones set nothing.
+    // Late calls of its own write set nothing.
     assert!(is_refused(&node.fenced_write("u:1", 200)));
     assert_eq!(node.extend_write("u:1", "60000", ALWAYS), Value::Int(0));
     assert_eq!(node.release_write("u:1"), Value::Int(0));
     assert!(node.has(&[("mode", "read"), ("u:1", "1")]));
 }
 
-/// Of a reader that crashes, the time of the others takes nothing away, and it adds nothing to theirs.
+/// The lifetimes of a crashed reader and of other readers do not affect each other.
 #[test]
 fn each_read_ends_by_itself() {
     let node = Node::start();
@@ -257,7 +257,7 @@ fn a_write_excludes_all_and_a_read_all_that_write() {
     );
     assert!(node.has(&[("mode", "read"), ("v:1", "1")]));
 
-    // A mutation of either line bites.
+    // The test fails if either line is mutated.
     let beside = Node {
         changed: Some(("local is_read = mode == 'read' and", "local is_read = mode and")),
         ..Node::start()
@@ -273,7 +273,7 @@ fn a_write_excludes_all_and_a_read_all_that_write() {
     assert_eq!(beside.fields()[0].1, "write", "the reader is one that writes by now");
 }
 
-/// The lock is there, and gone from the node, as if it had been deleted there.
+/// The lock still exists, but its keys are gone from the node, as if they had been deleted.
 #[test]
 fn no_older_renewal_restores_what_was_downgraded() {
     let restored_by = |changed| {
@@ -304,7 +304,7 @@ fn a_read_that_was_released_for_good_or_taken_by_force_is_set_no_more() {
     assert!(node.has(&[("mode", "read"), ("v:1", "1")]));
 }
 
-/// The force found nothing of it on this node.
+/// The force found no key of the lock on this node.
 #[test]
 fn what_a_late_acquire_sets_behind_a_force_goes_with_the_next_extension() {
     let node = Node::start();
@@ -324,7 +324,7 @@ fn what_a_late_acquire_sets_behind_a_force_goes_with_the_next_extension() {
     }
 }
 
-/// Numbers of others who read are in nobody's way, and every number of a write is.
+/// Numbers of other readers block no repair, but every number of a write does.
 #[test]
 fn a_read_is_set_again_above_numbers_of_reads_and_below_no_number_of_a_write() {
     let node = Node::start();
@@ -342,11 +342,11 @@ fn a_read_is_set_again_above_numbers_of_reads_and_below_no_number_of_a_write() {
     assert_eq!(node.fenced_write("x:1", 250), pair(1, 301));
     assert_eq!(node.release_write("x:1"), Value::Int(1));
     assert_eq!(node.repair_read("u:1", 100, 100), pair(-2, 301));
-    // Reads behind it do not hide it.
+    // Later reads do not hide the number of the write.
     assert_eq!(node.fenced_read("v:1", 400), pair(1, 400));
     assert_eq!(node.repair_read("u:1", 100, 300), pair(-2, 301));
     assert_eq!(node.repair_read("u:1", 100, 301), Value::Int(2));
-    // Where nothing tells reads from writes, each number may be one of a write.
+    // If nothing tells reads from writes, each number may be that of a write.
     node.server.command(&["DEL", "k", READS, &timeout("u:1")]);
     assert_eq!(node.repair_read("u:1", 100, 301), pair(-2, 400));
     node.server.command(&["SET", READS, "something else"]);
@@ -372,7 +372,7 @@ fn those_who_wait_go_in_the_order_of_their_priorities_and_readers_together() {
     assert_eq!(node.write("w:1", "60000", &reserves(1)), GRANTED());
     assert_eq!(node.release_write("w:1"), Value::Int(1));
     assert!(is_refused(&node.write("y:1", "60000", &reserves(4))), "reads go next");
-    // One who has just come goes with them.
+    // A reader that has just come goes with them.
     for (reader, priority) in [("z:1", ""), ("x:1", &reserves(3)), ("v:1", &reserves(2))] {
         assert_eq!(node.read(reader, "60000", priority), GRANTED());
     }
@@ -385,7 +385,7 @@ fn those_who_wait_go_in_the_order_of_their_priorities_and_readers_together() {
     assert_eq!(reserved(), 0);
 }
 
-/// What somebody else keeps under that key is not given an end.
+/// A foreign value under that key gets no expiry.
 #[test]
 fn an_extension_gives_no_end_to_what_tells_nothing_of_reads() {
     let node = Node::start();
@@ -419,7 +419,7 @@ fn others_locks_and_data_are_no_fault_of_the_node_and_stay() {
         assert!(node.server.get(RESERVED).is_none(), "who does not wait reserves nothing");
         node.server.command(&["DEL", "k"]);
     }
-    // Data.
+    // Foreign data.
     for data in [&["RPUSH", "k", "a"][..], &["HSET", "k", "mode", "read", "other", "1"]] {
         node.server.command(data);
         let before = node.server.command(&["DUMP", "k"]);
@@ -434,14 +434,14 @@ fn others_locks_and_data_are_no_fault_of_the_node_and_stay() {
         assert_eq!((node.server.command(&["DUMP", "k"]), node.server.pttl("k")), (before, -1));
         node.server.command(&["DEL", "k"]);
     }
-    // Something else beside it.
+    // A foreign value in place of the reservations.
     node.server.command(&["RPUSH", RESERVED, "a"]);
     assert_eq!(node.read("u:1", "60000", &reserves(1)), GRANTED());
     assert!(is_refused(&node.write("w:1", "60000", &reserves(1))));
     assert_eq!(node.release_read("u:1"), Value::Int(1));
 }
 
-/// Such a server sets no new key. A mutex that it has goes on there, so a read does, too.
+/// Such a server sets no new key. A held mutex goes on there, so a held read does, too.
 #[test]
 fn on_a_server_that_is_out_of_memory_a_read_is_extended_and_a_write_is_downgraded() {
     let node = Node::start();

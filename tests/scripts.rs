@@ -1,4 +1,4 @@
-//! The Lua scripts, run one by one on a real server, as late, repeated and foreign copies would.
+//! The Lua scripts of mutexes and of operators, run one by one on a real server, as late, repeated and foreign copies would.
 
 mod support;
 
@@ -19,7 +19,7 @@ const QUEUE: &str = "{k}:queue";
 const HOLDER: &str = include_str!("../lua/node/holder.lua");
 const FORCE: &str = include_str!("../lua/node/force.lua");
 
-/// A call without fencing, but for an acquire.
+/// A call without fencing, except for an acquire.
 fn run(server: &Server, script: &str, arguments: &[&str]) -> Value {
     server.command(&[&["EVAL", script, "1", "k"], arguments].concat())
 }
@@ -30,7 +30,7 @@ fn extend(server: &Server, arguments: &[&str]) -> Value {
     server.command(&[&["EVAL", &EXTEND, "3", "k", MARK, &tombstone], arguments, &["0"]].concat())
 }
 
-/// An extension with fencing, on a node whose mark is not looked at.
+/// An extension with fencing, on a node whose mark is not checked.
 fn fenced_extend(server: &Server, [owner, ttl, until, number, up_to]: [&str; 5]) -> Value {
     let fence_ttl = (OUTLIVES + ttl.parse::<i64>().expect("a number")).to_string();
     let arguments = [owner, ttl, until, "0", number, up_to, &fence_ttl];
@@ -42,7 +42,7 @@ fn tombstone(owner: &str) -> String {
     format!("k{{{owner}}}:forced")
 }
 
-/// An acquire without fencing that is granted if the node's mark is that one; empty: whatever it is.
+/// An acquire without fencing that is granted if the node has that mark. An empty mark stands for any.
 fn take(server: &Server, mark: &str, owner: &str, ttl: &str) -> Value {
     let script = with_includes(ACQUIRE);
     server.command(&["EVAL", &script, "3", "k", MARK, RESERVED, owner, ttl, mark])
@@ -53,7 +53,7 @@ fn confirm(server: &Server, owner: &str, number: i64) -> Value {
     fenced(server, &CONFIRM, &[owner, &number.to_string(), &OUTLIVES.to_string()])
 }
 
-/// A release that raises the fence to that number, for so many milliseconds.
+/// A release that raises the fence to that number, for that many milliseconds.
 fn raise(server: &Server, number: &str, ttl: &str) -> Value {
     let keys = ["EVAL", &RELEASE, "3", "k", &tombstone("me"), FENCE];
     server.command(&[&keys[..], &["me", "free", "", "", "", number, ttl]].concat())
@@ -67,9 +67,9 @@ fn fenced(server: &Server, script: &str, arguments: &[&str]) -> Value {
 const FENCE: &str = "{k}:fence";
 const RESERVED: &str = "{k}:reserved";
 const MARK: &str = "{quorlock}:mark";
-/// How much longer than its lock a fence lives, in milliseconds.
+/// Time by which a fence outlives its lock, in milliseconds.
 const OUTLIVES: i64 = 600_000;
-/// Beyond what a Lua script may turn into text.
+/// Beyond the numbers that a Lua script may turn into text.
 const BIG: i64 = 1_234_567_890_123_457;
 const LARGEST: i64 = (1 << 51) - 1;
 const ALWAYS: &str = "99999999999999";
@@ -185,7 +185,7 @@ fn a_release_keeps_the_lock_where_it_is_ours_or_free_until_a_time_of_the_nodes_c
     let until_ms = now_ms() + 50_000;
     take(&server, "", "me", "90000");
     assert_eq!(release(until_ms), Value::Int(1));
-    // A copy of it that comes late changes nothing.
+    // A late copy of the release changes nothing.
     for _ in 0..2 {
         assert_eq!(server.get("k").as_deref(), Some("me#kept"));
         assert!((40_000..=50_000).contains(&server.pttl("k")), "{}", server.pttl("k"));
@@ -206,12 +206,12 @@ fn a_release_keeps_the_lock_where_it_is_ours_or_free_until_a_time_of_the_nodes_c
     assert_eq!(server.get("k"), None, "its time was over");
     assert_eq!(release(now_ms() - 1), Value::Int(0));
     assert_eq!(server.get("k"), None);
-    // One that comes late gives the lock back, and no more: somebody may have taken it by force.
+    // A late release gives the lock back without keeping it: it may have been taken by force meanwhile.
     assert_eq!(release_by(until_ms, now_ms() - 1), Value::Int(0));
     server.command(&["SET", "k", "me"]);
     assert_eq!(release_by(until_ms, now_ms() - 1), Value::Int(1));
     assert_eq!(server.get("k"), None);
-    // Nor is it kept where it was taken from its holder by force.
+    // A lock that was taken from its holder by force is not kept either.
     server.command(&["SET", &tombstone("me"), "1", "PX", "60000"]);
     assert_eq!(release(until_ms), Value::Int(0));
     server.command(&["SET", "k", "me"]);
@@ -219,7 +219,7 @@ fn a_release_keeps_the_lock_where_it_is_ours_or_free_until_a_time_of_the_nodes_c
     assert_eq!(server.get("k"), None);
 }
 
-/// Behind it a repair that is late finds somebody else's number.
+/// After such a release a late repair finds a larger number.
 #[test]
 fn a_release_that_raises_the_fence_keeps_late_repairs_out() {
     let server = Server::start();
@@ -231,14 +231,14 @@ fn a_release_that_raises_the_fence_keeps_late_repairs_out() {
     assert_eq!((fence(&server), server.get("k")), (8, None));
     assert_eq!(repair(), pair(-2, Value::Int(8)));
     assert_eq!(server.get("k"), None);
-    // Whether or not our key is there; and it never falls.
+    // The fence rises even without our key, and it never falls.
     assert_eq!(raise(&server, "9", "90000"), Value::Int(0));
     assert_eq!(raise(&server, "5", "90000"), Value::Int(0));
     assert_eq!(fence(&server), 9);
     let largest = LARGEST.to_string();
     assert_eq!(raise(&server, &largest, "90000"), Value::Int(0));
     assert_eq!(fence(&server), LARGEST);
-    // No extension gets past something else under its key either.
+    // No extension gets past a foreign value under the fence's key either.
     server.command(&["DEL", FENCE]);
     server.command(&["RPUSH", FENCE, "data"]);
     assert_eq!(raise(&server, "9", "90000"), Value::Int(0));
@@ -296,11 +296,11 @@ fn a_copy_of_an_acquire_is_answered_the_same_number() {
     let server = Server::start();
     assert_eq!(acquire(&server, "me", BIG), granted(BIG));
     assert_eq!(acquire(&server, "me", BIG), granted(BIG), "nothing is counted twice");
-    // Its own write-back has come in between.
+    // The owner's write-back has come in between.
     let raised = (BIG + 9).to_string();
     assert_eq!(confirm(&server, "me", BIG + 9), Value::Int(1));
     assert_eq!(acquire(&server, "me", BIG), granted(BIG + 9));
-    // A late copy of a lock that was extended meanwhile: the fence outlives that.
+    // A late copy of an acquire whose lock was extended meanwhile: the fence outlives the extension.
     let extension = ["me", "90000", ALWAYS, &raised, &raised];
     assert_eq!(fenced_extend(&server, extension), Value::Int(1));
     assert_eq!(acquire(&server, "me", BIG), granted(BIG + 9));
@@ -309,7 +309,7 @@ fn a_copy_of_an_acquire_is_answered_the_same_number() {
         lives > OUTLIVES + 80_000 && lives <= OUTLIVES + 90_000,
         "ten minutes longer than the lock: {lives}"
     );
-    // The fence is gone, which should not be.
+    // The fence is gone, which should not happen.
     server.command(&["DEL", FENCE]);
     assert_eq!(acquire(&server, "me", BIG), granted(BIG));
     let Value::Array(refused) = acquire(&server, "other", BIG + 9) else { panic!("an array") };
@@ -399,8 +399,8 @@ fn a_repair_writes_the_fence_and_stops_at_a_larger_one() {
     assert_eq!(fence(&server), BIG + 2, "it never falls");
 }
 
-/// All that may write the fence of a lock for which `me` asks first: an acquire and a late copy of it, a
-/// confirmation, an extension, a repair, and a release that raises it. `seen` looks at it after each.
+/// All calls that may write the fence of a lock for which `me` asks first: an acquire and a late copy of it, a
+/// confirmation, an extension, a repair, and a release that raises it. `seen` checks the fence after each.
 fn all_that_write_the_fence(server: &Server, seen: impl Fn(&str)) {
     let extend = |number: i64| {
         let number = number.to_string();
@@ -429,12 +429,12 @@ fn whatever_writes_a_fence_has_it_outlive_the_lock_by_ten_minutes() {
     all_that_write_the_fence(&server, |what| {
         let lives = server.pttl(FENCE);
         assert!((OUTLIVES + 50_000..=OUTLIVES + 60_000).contains(&lives), "{what}: {lives}");
-        // As if the lock were old, or had been short.
+        // As with an old lock, or one with a short TTL.
         server.command(&["PEXPIRE", FENCE, "50000"]);
     });
 }
 
-/// Another version keeps fences for longer, or another client has asked for a longer lock.
+/// Another version keeps fences for longer, or another client has asked for a longer TTL.
 #[test]
 fn the_end_of_a_fence_is_never_brought_forward() {
     let server = Server::start();
@@ -452,7 +452,7 @@ fn a_fence_that_was_set_without_an_end_stays_for_ever() {
     all_that_write_the_fence(&server, |what| assert_eq!(server.pttl(FENCE), -1, "{what}"));
 }
 
-/// Another client may have taken a lock under the name of the fence, in the layout of the Redlock algorithm.
+/// Another client may have taken a lock under the fence's key, in the layout of the Redlock algorithm.
 #[test]
 fn what_is_no_fence_keeps_its_value_and_its_end() {
     let server = Server::start();
@@ -557,18 +557,18 @@ fn who_was_forced_out_gets_a_lock_back_by_no_extension() {
     for owner in ["me", "other"] {
         let left = server.pttl(&tombstone(owner));
         assert!(left > 50_000 && left <= 60_000, "also of an owner without a key: {left}");
-        // Neither a repair nor the bounded second one.
+        // Neither a repair nor the bounded repair sets the key.
         assert_eq!(extend(&server, &[owner, "60000", ALWAYS]), Value::Int(0));
         let bounded = [owner, "60000", ALWAYS, "7", &LARGEST.to_string()];
         assert_eq!(fenced_extend(&server, bounded), Value::Int(0));
         assert_eq!((server.get("k"), server.get(FENCE)), (None, None), "nothing was set");
     }
-    // A late copy of the acquire takes it again, for its own TTL, and no extension adds to that.
+    // A late copy of the acquire takes the lock again, for its own TTL, and no extension prolongs it.
     take(&server, "", "me", "10000");
     assert_eq!(extend(&server, &["me", "60000", ALWAYS]), Value::Int(0));
     assert!(server.pttl("k") <= 10_000);
     assert_eq!(run(&server, &RELEASE, &["me", "free"]), Value::Int(1), "it can be given back");
-    // Others are not concerned, and a copy of the order does nothing to them.
+    // Other owners are not affected, and a copy of the force does nothing to them.
     take(&server, "", "next", "60000");
     assert_eq!(force(&server, &["other", "me"]), Value::Int(0));
     assert_eq!(extend(&server, &["next", "60000", ALWAYS]), Value::Int(1));
@@ -638,7 +638,7 @@ fn a_node_says_as_what_a_lock_is_held_and_how_many_wait() {
     assert_eq!(said(), says(2, "read"));
     server.command(&["SET", "k", "me", "PX", "60000"]);
     assert_eq!(said(), says(2, "exclusive"));
-    // Something else under the queue's key is no queue.
+    // A foreign value under the queue's key is no queue.
     server.command(&["SET", QUEUE, "data"]);
     assert_eq!(said(), says(0, "exclusive"));
 }
@@ -691,7 +691,7 @@ fn a_node_says_who_has_a_lock_of_any_layout() {
     }
     let Some(Value::Array(owners)) = holder().1.pop() else { panic!("no list") };
     assert_eq!(owners.len(), 100);
-    // Something else under the fence or the mark is no fault of the node.
+    // A foreign value under the fence or the mark is no fault of the node.
     for key in ["k", MARK, FENCE] {
         server.command(&["DEL", key]);
         server.command(&["RPUSH", key, "data"]);

@@ -1,4 +1,4 @@
-//! A thread that waits for a lock that it took itself is told so. Alone in its program, since it listens to
+//! An event warns of a thread that waits for its own lock. Alone in its program, since it subscribes to
 //! the whole process.
 
 mod support;
@@ -13,12 +13,12 @@ use support::clients::patient;
 use support::events::{self, told};
 use support::{Servers, wait_until};
 
-/// Never to be waited for.
+/// A limit that is never reached.
 const LIMIT: Duration = Duration::from_secs(20);
 /// Long enough for a busy machine to keep every lock of the test alive.
 const TTL: Duration = Duration::from_secs(20);
 
-/// How often the event has come for the lock with that name.
+/// The number of warnings for the lock with that name.
 fn warnings(name: &str) -> usize {
     told(&["WARN", name, "took itself", "drop the guard first", "spawn_blocking"])
 }
@@ -28,14 +28,14 @@ fn a_thread_that_waits_for_itself_is_told() {
     events::remember();
     let servers = Servers::start(3);
     let locks = patient(&servers, TTL);
-    // Gives a lock back as soon as its thread has been told; in any case, so that nothing waits for ever.
+    // Gives a lock back once its thread has been warned; in any case, so that no test waits for ever.
     let given_back = Mutex::new(None);
     let give_back = |before: usize| {
         let _guard = given_back.lock().take();
         wait_until("it is told", LIMIT, || warnings("jobs/given-back") > before);
     };
     thread::scope(|scope| {
-        // Two that wait all the time: for itself, and for another thread.
+        // Two threads wait all the time: one for itself, and one for another thread.
         let (stop, stopped) = bounded::<()>(0);
         let for_itself = scope.spawn(|| {
             let stopped = stopped;
@@ -51,7 +51,7 @@ fn a_thread_that_waits_for_itself_is_told() {
             let give_back = &give_back;
             scope.spawn(move || give_back(before));
             let next = locks.lock("jobs/given-back").expect("it is no error");
-            // This time it was handed over, and its thread may wait for itself as well.
+            // This time the lock was handed over, and its new thread may wait for itself as well.
             *given_back.lock() = Some(next);
         }
         drop(given_back.lock().take());
@@ -60,13 +60,13 @@ fn a_thread_that_waits_for_itself_is_told() {
         let guard = locks.lock("jobs/cancelled").expect("three nodes");
         let (cancel, cancelled) = bounded::<()>(0);
         scope.spawn(move || {
-            // Its end cancels.
+            // The drop of the sender cancels the wait.
             let _cancel = cancel;
             wait_until("it is told", LIMIT, || warnings("jobs/cancelled") > 0);
         });
         let error = locks.lock_within("jobs/cancelled", &cancelled).expect_err("it is ours");
         assert_eq!(error.kind(), ErrorKind::Cancelled, "{error}");
-        // With a deadline it ends by itself.
+        // With a deadline the wait ends by itself.
         let again = locks.try_lock_for("jobs/cancelled", Duration::from_millis(1_600));
         assert!(again.is_err_and(|error| error.is_held()));
         assert_eq!(warnings("jobs/cancelled"), 1, "{:?}", events::all());

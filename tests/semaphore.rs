@@ -1,4 +1,4 @@
-//! Semaphores on real servers: so many holders at a time, whatever happens to the masters.
+//! Semaphores on real servers: the number of holders is limited, in spite of all faults of the masters.
 
 mod support;
 
@@ -20,7 +20,7 @@ use support::{Server, Servers, wait_until};
 
 const NAME: &str = "partner-api";
 const KEY: &str = "quorlock:partner-api";
-/// Never to be waited for.
+/// A limit that is never reached.
 const LIMIT: Duration = Duration::from_secs(60);
 /// Long enough for a busy machine to keep every hold of a test alive.
 const TTL: Duration = Duration::from_secs(20);
@@ -30,18 +30,18 @@ fn taken(semaphore: &Semaphore) -> Guard {
     semaphore.try_acquire().expect("a permit is free")
 }
 
-/// The times at which a guard has proven to be valid: the first one and the last one.
+/// The first and the last time at which a guard was proven valid.
 type Proven = (Instant, Instant);
 
-/// How many guards were valid at one time, at most.
+/// The maximum of guards that were valid at one time.
 fn most_at_once(proven: &[Proven]) -> usize {
     let at_the_begin_of =
         |one: &Proven| proven.iter().filter(|other| other.0 <= one.0 && one.0 <= other.1).count();
     proven.iter().map(at_the_begin_of).max().unwrap_or(0)
 }
 
-/// A guard that is valid now was valid at each time since it was granted. So the time is read first, and then the guard
-/// is asked. A guard that was lost proves nothing for later.
+/// A guard that is valid now was valid at each time since its grant. So the time is read first, and then the guard
+/// is checked. A lost guard proves nothing for later times.
 fn proven_by(guard: &Guard) -> Option<Proven> {
     let mut proven = None;
     for _ in 0..5 {
@@ -75,7 +75,7 @@ fn two_permits_never_have_three_holders_while_masters_fail_one_at_a_time() {
             scope.spawn(move || {
                 let semaphore = locks.semaphore(NAME, 2);
                 while !over.load(Ordering::Relaxed) {
-                    // Errors are no permit either: a majority may be missing for a while.
+                    // An error is no permit either: a majority may be missing for a while.
                     let Ok(guard) = semaphore.try_acquire_for(Duration::from_secs(1)) else {
                         continue;
                     };
@@ -111,7 +111,7 @@ fn two_permits_never_have_three_holders_while_masters_fail_one_at_a_time() {
     assert_eq!(most_at_once(&history), 2, "of {} holds", history.len());
 }
 
-/// Waits; the threads of the test end also where that is in vain.
+/// Waits for `condition`. Ends the threads of the test even if the wait fails.
 #[track_caller]
 fn holds_or_ends(over: &AtomicBool, when: &str, mut condition: impl FnMut() -> bool) {
     let started = Instant::now();
@@ -133,7 +133,7 @@ fn is_admitted(server: &Server) -> bool {
     }
 }
 
-/// Has somebody hold all slots of 100 but one, on each server.
+/// Fills all of 100 slots but `free` on each server.
 fn fill_but(servers: &Servers, free: u32) {
     for server in servers.iter() {
         let slots: Vec<_> =
@@ -145,9 +145,9 @@ fn fill_but(servers: &Servers, free: u32) {
     }
 }
 
-/// How often the server was asked for permits since its log was emptied.
+/// The number of acquire calls since the server's log was emptied.
 fn acquire_calls(server: &Server) -> usize {
-    // A server that does not know the script gets its source. The log keeps the first 100 bytes of a word at least.
+    // A server that does not know the script gets its source. The log keeps at least the first 100 bytes of a word.
     let source = with_includes(include_str!("../lua/semaphore/acquire.lua"));
     let hash = redis::Script::new(&source).get_hash().to_owned();
     let Value::Array(entries) = server.command(&["SLOWLOG", "GET", "-1"]) else { panic!("a list") };
@@ -241,7 +241,7 @@ fn several_permits_are_taken_all_or_none() {
     servers.wait_no_keys();
 }
 
-/// No node is asked: none is there.
+/// The call asks no node: none exists.
 #[test]
 fn numbers_that_no_semaphore_can_have_are_told_at_once() {
     let locks = fresh(["redis://127.0.0.1:1"]).build().expect("valid settings");
@@ -274,7 +274,7 @@ fn numbers_that_no_semaphore_can_have_are_told_at_once() {
     }
 }
 
-/// By itself the waiter looks every 45 s or more, so nothing else explains that it gets a permit within `LIMIT`.
+/// By itself the waiter checks every 45 s or more, so only a message explains a permit within `LIMIT`.
 #[test]
 fn a_waiter_is_woken_by_the_release_of_any_permit() {
     const SOON: Duration = Duration::from_secs(35);
@@ -285,7 +285,7 @@ fn a_waiter_is_woken_by_the_release_of_any_permit() {
     let backoff = (Duration::from_millis(5), Duration::from_secs(60));
     for released in 0..3 {
         let name = format!("partner/{released}");
-        // Each of its own, so that it listens to one lock.
+        // Each round has its own waiter, so that it listens to one lock.
         let waiter = connected(settings().ttl(long).backoff(backoff.0, backoff.1));
         let semaphore = holder.semaphore(&name, 3);
         let mut guards: Vec<_> = (0..3).map(|_| taken(&semaphore)).collect();
@@ -402,7 +402,7 @@ fn permits_that_are_kept_limit_how_many_are_taken_in_a_time() {
         guard.unlock().expect("it was ours");
     }
     for (i, (_, granted)) in calls.iter().enumerate().skip(PERMITS) {
-        // It waits for one of those before: the last ones but two, or an earlier one.
+        // Each earlier call keeps its permit for `min_hold`, so fewer than `PERMITS` of them began within that time.
         let within = calls[..i].iter().filter(|(begun, _)| *granted - *begun < min_hold).count();
         assert!(within < PERMITS, "{within} and one more in {min_hold:?}");
     }

@@ -31,12 +31,12 @@ const MARK: &str = "{quorlock}:mark";
 const RESERVED: &str = "{k}:reserved";
 const CHANNEL: &str = "{k}:released";
 const TTL: &str = "60000";
-/// For so many milliseconds a hold of that TTL lives at most: ends are rounded up, and what is left of them as well.
+/// Maximum lifetime of a hold with that TTL in milliseconds: ends are rounded up, and the remaining time as well.
 const MOST_MS: i64 = 60_001;
-/// An end of a hold that no test lives to see, and one that is over.
+/// An end of a hold far in the future, and one in the past.
 const ALWAYS: i64 = 99_999_999_999_999;
 const NEVER: i64 = 0;
-/// Never to be waited for.
+/// A limit that is never reached.
 const LIMIT: Duration = Duration::from_secs(60);
 
 fn pair(code: i64, value: i64) -> Value {
@@ -53,7 +53,7 @@ fn text(value: &Value) -> String {
 
 const GRANTED: fn() -> Value = || pair(1, 0);
 
-/// The milliseconds and the free slots that a refusal tells.
+/// The milliseconds and the free slots in a refusal.
 #[track_caller]
 fn refused(answer: &Value) -> (i64, String) {
     let Value::Array(parts) = answer else { panic!("{answer:?}") };
@@ -63,7 +63,7 @@ fn refused(answer: &Value) -> (i64, String) {
     }
 }
 
-/// The milliseconds of a refusal by a lock of another kind, which names no slots.
+/// The milliseconds in a refusal by a lock of another kind, which names no slots.
 #[track_caller]
 fn refused_by_another_kind(answer: &Value) -> i64 {
     let Value::Array(parts) = answer else { panic!("{answer:?}") };
@@ -77,7 +77,7 @@ fn tombstone(owner: &str) -> String {
     format!("k{{{owner}}}:forced")
 }
 
-/// One node, and the scripts, in which a test may change a piece.
+/// One node, and the scripts. A test may change a piece of them.
 struct Node {
     server: Server,
     changed: Option<(&'static str, &'static str)>,
@@ -118,7 +118,7 @@ impl Node {
         self.try_eval(ACQUIRE, &keys, &[&[owner, TTL, "", ""], &numbers[..]].concat())
     }
 
-    /// Under any mark, for a minute.
+    /// An acquire under any mark, for a minute.
     fn acquire(&self, owner: &str, permits: u32, slots: &[u32]) -> Value {
         self.try_acquire(owner, permits, slots).expect("the script runs")
     }
@@ -137,7 +137,7 @@ impl Node {
         self.try_eval(EXTEND, &["k", MARK, &tombstone(owner)], &arguments)
     }
 
-    /// On a set whose nodes grant under an admitted mark alone.
+    /// An extension on a set whose nodes grant only under an admitted mark.
     fn extend(&self, owner: &str, ttl: &str, until: i64, permits: u32, slots: &[u32]) -> Value {
         self.try_extend(owner, ttl, until, permits, slots).expect("the script runs")
     }
@@ -146,7 +146,7 @@ impl Node {
         self.eval(RELEASE, &["k"], &[owner, CHANNEL])
     }
 
-    /// The node keeps the slots until that time, and begins to by the other one.
+    /// A release after which the node keeps the slots until `until`, if it comes before `by`.
     fn keep(&self, owner: &str, until: i64, by: i64, permits: u32, slots: &[u32]) -> Value {
         self.try_keep(owner, until, by, permits, slots).expect("the script runs")
     }
@@ -166,7 +166,7 @@ impl Node {
         self.try_eval(RELEASE, &["k", &tombstone(owner)], &arguments)
     }
 
-    /// The owners that have permits here.
+    /// The type of the key, and the owners that have permits.
     fn holders(&self) -> (String, Vec<String>) {
         let Value::Array(answer) = self.eval(HOLDER, &["k", MARK, "{k}:queue"], &["k"]) else {
             panic!("a list");
@@ -190,7 +190,7 @@ impl Node {
         self.eval(FORCE, &keys, &[&[TTL, CHANNEL, "theirs", "reads"], owners].concat())
     }
 
-    /// A hold whose field says that it ends then; the key itself goes on.
+    /// Sets a hold whose field ends at that time. The key itself lives on.
     fn set_hold(&self, owner: &str, ends: i64, permits: u32, slots: &str) {
         let hold = format!("{ends} {slots}");
         self.server.command(&["HSET", "k", "permits", &permits.to_string(), owner, &hold]);
@@ -203,7 +203,7 @@ impl Node {
         s * 1_000 + us / 1_000
     }
 
-    /// The fields of the semaphore with their values, in order; of a hold only its slots.
+    /// The fields of the semaphore with their values, in order. The value of a hold is reduced to its slots.
     fn fields(&self) -> Vec<(String, String)> {
         let Value::Array(all) = self.server.command(&["HGETALL", "k"]) else { panic!("a hash") };
         let all: Vec<_> = all.iter().map(text).collect();
@@ -224,7 +224,7 @@ impl Node {
         assert_eq!(self.fields(), fields);
     }
 
-    /// For how many milliseconds the hold lives.
+    /// The remaining lifetime of the hold in milliseconds.
     #[track_caller]
     fn lives(&self, owner: &str) -> i64 {
         let hold = text(&self.server.command(&["HGET", "k", owner]));
@@ -284,7 +284,7 @@ fn a_refusal_names_the_free_slots() {
     assert_eq!(told(5, &[4]), "f0");
     assert_eq!(told(1_000, &[5, 999]), format!("fd{}7", "f".repeat(247)));
     let all: Vec<u32> = (0..1_000).filter(|slot| *slot != 77).collect();
-    // Slot 77 is the second one of the 20th digit.
+    // Slot 77 is the second slot of the 20th digit.
     assert_eq!(told(1_000, &all), format!("{}2{}", "0".repeat(19), "0".repeat(230)));
 }
 
@@ -333,7 +333,7 @@ fn holds_that_are_over_do_not_count_and_the_next_grant_deletes_them() {
     assert_eq!(node.acquire("a", 2, &[0]), GRANTED());
     node.has(&[("permits", "2"), ("a", "0"), ("live", "1")]);
 
-    // By itself as well.
+    // A hold also ends by itself.
     let node = Node::start();
     let arguments = ["short", "300", "", "", "1", "0"];
     assert_eq!(node.eval(ACQUIRE, &["k", MARK, RESERVED], &arguments), GRANTED());
@@ -421,7 +421,7 @@ fn what_is_no_lock_is_told_and_stays_as_it_is() {
         assert_eq!((node.server.command(&["DUMP", "k"]), node.server.pttl("k")), (before, -1));
         node.server.command(&["FLUSHALL"]);
     }
-    // With an end as well, and whatever is among the fields.
+    // A foreign hash with an expiry, and any values in its fields.
     for others in ["1", "1 two", "seven 1", "-1 0", "99999999999999", ""] {
         for (permits, live) in [("5", "99999999999999 0"), ("five", "0 0"), ("5", "0 0")] {
             node.server.command(&["HSET", "k", "permits", permits, "b", live, "c", others]);
@@ -437,7 +437,7 @@ fn what_is_no_lock_is_told_and_stays_as_it_is() {
             node.server.command(&["DEL", "k"]);
         }
     }
-    // A string without an end is a mutex of somebody who does not give it one.
+    // A string without an expiry is a foreign mutex whose client sets none.
     node.server.command(&["SET", "k", "data"]);
     assert_eq!(refused_by_another_kind(&node.acquire("a", 5, &[1])), -1);
 }
@@ -467,7 +467,7 @@ fn an_extension_prolongs_what_is_there_and_sets_again_what_is_gone() {
     assert_eq!(node.extend("a", "1000", NEVER, 4, &[1, 2]), Value::Int(1));
     assert!(node.lives("a") > 60_000 && node.server.pttl("k") > 60_000, "it is never shortened");
 
-    // Gone, in each way, and nobody else has the slots.
+    // The hold is gone, in each possible way, and its slots are free.
     let admitted = "quorlock node=1";
     node.server.command(&["SET", MARK, admitted]);
     let ways: [&dyn Fn(); 3] = [
@@ -485,7 +485,7 @@ fn an_extension_prolongs_what_is_there_and_sets_again_what_is_gone() {
         assert!(node.fields().contains(&("a".to_owned(), "1 2".to_owned())));
         assert!(node.lives("a") > 1_000 && node.server.pttl("k") > 1_000);
     }
-    // The node has forgotten what it knew, and grants nothing to newcomers.
+    // The node has forgotten its data, and grants nothing to newcomers.
     for mark in [None, Some("quorlock node=1 quarantined until_ms=5")] {
         node.server.command(&["FLUSHALL"]);
         mark.map(|mark| node.server.command(&["SET", MARK, mark]));
@@ -507,7 +507,7 @@ fn an_extension_takes_nothing_from_others() {
     node.server.command(&["DEL", "k"]);
     assert_eq!(node.extend("a", TTL, ALWAYS, 4, &[1]), Value::Int(0), "also of what is free");
     assert!(node.is_free());
-    // Other numbers of permits end with the holds.
+    // The old number of permits ends with its holds.
     node.server.command(&["DEL", &tombstone("a")]);
     node.set_hold("b", node.now_ms() - 1, 5, "1");
     assert_eq!(node.extend("a", TTL, NEVER, 4, &[1]), Value::Int(-1));
@@ -548,7 +548,7 @@ fn a_release_has_the_key_end_with_the_longest_hold_that_is_left() {
     assert!(left > MOST_MS && left <= 600_001, "{left}");
     assert_eq!(node.release("b"), Value::Int(1));
     assert!(node.server.pttl("k") <= MOST_MS);
-    // Holds that are over keep nothing.
+    // Ended holds keep nothing.
     node.set_hold("over", node.now_ms() - 1, 3, "0");
     assert_eq!(node.release("c"), Value::Int(1));
     assert!(node.is_free());
@@ -568,7 +568,7 @@ fn a_release_keeps_the_slots_until_a_time_of_the_nodes_clock() {
     node.has(&[("permits", "3"), ("a#kept", "0 1")]);
     assert_eq!(refused(&node.acquire("b", 3, &[0])).1, "4");
 
-    // Also where it is gone.
+    // The slots are kept even if the hold is gone.
     assert_eq!(keep("gone", &[2]), Value::Int(0));
     node.has(&[("permits", "3"), ("a#kept", "0 1"), ("gone#kept", "2")]);
     node.server.command(&["DEL", "k"]);
@@ -590,11 +590,11 @@ fn a_release_keeps_no_slot_that_is_taken_nor_of_a_forced_owner_nor_too_late() {
     assert_eq!(node.keep("a", ALWAYS, now, 3, &[0]), Value::Int(0), "it begins too late");
     assert_eq!(node.keep("a", now, ALWAYS, 3, &[0]), Value::Int(0), "it is over");
     node.has(&[("permits", "3"), ("b", "1")]);
-    // Its own hold goes in any case.
+    // The owner's hold ends in any case.
     assert_eq!(node.acquire("a", 3, &[0]), GRANTED());
     assert_eq!(node.keep("a", ALWAYS, now, 3, &[0]), Value::Int(1));
     node.has(&[("permits", "3"), ("b", "1")]);
-    // Holds that are over are in nobody's way, whatever number of permits they had.
+    // Ended holds block nothing, with any number of permits.
     node.set_hold("b", node.now_ms() - 1, 3, "0");
     assert_eq!(node.keep("a", ALWAYS, ALWAYS, 2, &[0]), Value::Int(0));
     assert_eq!(node.holders(), ("hash".to_owned(), vec!["a#kept".to_owned()]));
@@ -630,7 +630,7 @@ fn force_takes_the_permits_of_the_named_owners_and_the_key_with_the_last_one() {
     assert!(node.is_free());
 }
 
-/// Locks of other kinds wait for nothing that is over.
+/// Locks of other kinds do not wait for ended holds.
 #[test]
 fn what_force_leaves_ends_with_the_last_hold_that_lives() {
     let node = Node::start();
@@ -645,7 +645,7 @@ fn what_force_leaves_ends_with_the_last_hold_that_lives() {
     assert!((1..=30_000).contains(&node.server.pttl("k")));
 }
 
-/// Such a server refuses what a script sets first.
+/// Such a server refuses the first write of a script.
 #[test]
 fn a_server_that_is_out_of_memory_grants_nothing_and_serves_holders() {
     let node = Node::start();
@@ -668,7 +668,7 @@ fn a_server_that_is_out_of_memory_grants_nothing_and_serves_holders() {
     assert!(node.is_free());
 }
 
-/// As where the user may not set ends.
+/// This happens if the user may not set expiries.
 #[test]
 fn where_no_end_can_be_set_nothing_is_left_without_one_and_all_other_holds_stay() {
     let denied = |node: Node| Node {

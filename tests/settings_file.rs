@@ -1,4 +1,4 @@
-//! Settings from a file, by the names of the builder's calls.
+//! Settings from a file, with the names of the builder's methods.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ fn read(text: &str) -> Result<Builder, String> {
     toml::from_str(text).map_err(|error| error.to_string())
 }
 
-/// All settings, and none with its default.
+/// All settings, each different from its default.
 const ALL: &str = r#"
 nodes = ["redis://127.0.0.1:1", "redis://127.0.0.1:2", "redis://127.0.0.1:3"]
 password = "secret"
@@ -67,7 +67,7 @@ fn settings_are_read_by_the_names_of_the_calls() {
     assert_eq!(format!("{:?}", read("").expect("nothing")), format!("{:?}", Builder::default()));
 }
 
-/// A call that is added to the builder is one of the file as well.
+/// Each method of the builder must have a setting in the file.
 #[test]
 fn each_call_of_the_builder_has_its_setting() {
     let source = include_str!("../src/config.rs");
@@ -78,7 +78,7 @@ fn each_call_of_the_builder_has_its_setting() {
     let calls: Vec<_> = calls.collect();
     assert!(calls.len() > 15, "{calls:?}");
     for name in calls {
-        // Of no setting a table of unknown names is the value.
+        // No setting accepts a table of unknown names as its value.
         let error = read(&format!("{name} = {{ nonsense = 1 }}")).expect_err("no value of it");
         assert!(!error.contains("unknown field `{name}`"), "{error}");
         assert!(ALL.contains(&format!("\n{name} = ")) || name.starts_with("tls_"), "{name}");

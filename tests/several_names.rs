@@ -1,5 +1,5 @@
-//! Clients that want several of a few names at once, others each time and in any order: nobody waits for ever, and
-//! nobody is left out.
+//! Clients that want several of a few names at once, different ones each time and in any order. No client waits for ever,
+//! and each gets its share.
 
 mod support;
 
@@ -17,12 +17,12 @@ const NAMES: usize = 10;
 const EACH: usize = 3;
 const LASTS: Duration = Duration::from_secs(20);
 const TTL: Duration = Duration::from_secs(10);
-/// How long each lock is held.
+/// Time for which each lock is held.
 const WORK: Duration = Duration::from_millis(1);
-/// Never to be waited for: far longer than any of them waits while locks are held for a millisecond.
+/// A limit that is never reached: far longer than the waits for locks that are held for a millisecond.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// Takes locks until that time; returns how many it got.
+/// Takes locks until that time. Returns their number.
 fn contend(locks: &Quorlock, is_held: &[AtomicBool; NAMES], until: Instant) -> u32 {
     let mut served = 0;
     while Instant::now() < until {
@@ -48,7 +48,7 @@ fn contend(locks: &Quorlock, is_held: &[AtomicBool; NAMES], until: Instant) -> u
 fn clients_of_several_names_are_served_alike_and_leave_nothing() {
     let servers = Servers::start(3);
     let is_held = [(); NAMES].map(|()| AtomicBool::new(false));
-    // Each as another process would have it, with connections and queues of its own.
+    // Each client has its own connections and queues, like one of another process.
     let clients: Vec<_> = (0..CLIENTS).map(|_| patient(&servers, TTL)).collect();
     let (is_held, until) = (&is_held, Instant::now() + LASTS);
     let served: Vec<_> = thread::scope(|scope| {
@@ -62,7 +62,7 @@ fn clients_of_several_names_are_served_alike_and_leave_nothing() {
     assert!(least.zip(most).is_some_and(|(least, most)| least * 3 >= *most), "{served:?}");
 }
 
-/// No name is left behind on it, neither alone nor with others, long before the locks would have ended by time.
+/// No key of a name is left on the server, long before the locks would have expired.
 fn leaves_nothing(server: &Server) {
     let left = |key: &String| key.starts_with("quorlock:name/");
     wait_until("all was given back", TTL / 2, || !server.keys().iter().any(left));

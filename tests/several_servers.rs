@@ -1,4 +1,4 @@
-//! One address, two servers: a load balancer, or a name with several addresses. Each of the servers would have a vote.
+//! One address with two servers: a load balancer, or a name with several addresses. Each server would have a vote.
 
 mod support;
 
@@ -11,13 +11,13 @@ use support::events::{self, told};
 use support::proxy::Proxy;
 use support::{Server, Servers, wait_until};
 
-/// Never to be waited for.
+/// A limit that is never reached.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// How long a busy machine may take for an answer.
+/// Time limit of an answer on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Words of what is told of such a node.
+/// A part of the error for such a node.
 const SEVERAL: &str = "several servers answer under this address";
 
 #[track_caller]
@@ -25,7 +25,7 @@ fn is_held(locks: &Quorlock) -> bool {
     locks.try_lock("orders/42").optional().expect("a majority is there").is_none()
 }
 
-/// Each of two clients reaches one further master, so that both would have a majority with the two servers.
+/// Each of two clients reaches one further master, so that each would have a majority with the two servers.
 #[test]
 fn two_clients_that_reach_different_servers_under_one_address_do_not_both_hold_a_lock() {
     events::remember();
@@ -51,12 +51,12 @@ fn two_clients_that_reach_different_servers_under_one_address_do_not_both_hold_a
     assert_eq!(told(&["ERROR", &balanced.url(), SEVERAL]), 2, "{:?}", events::all());
     let fault = |locks: &Quorlock| locks.node_stats()[0].fault.clone().unwrap_or_default();
     assert!(fault(&two).contains(SEVERAL), "{:?}", two.node_stats());
-    // It is put right.
+    // The operator corrects the address.
     balanced.spread(None);
     wait_until("the node has a vote again", LIMIT, || one.try_lock("orders/42").optional().is_ok());
 }
 
-/// The others decide. A lock that is held goes on by their votes.
+/// The other nodes decide. A held lock goes on by their votes.
 #[test]
 fn such_a_node_has_no_vote_for_a_lock_that_is_held_either() {
     events::remember();
@@ -77,7 +77,7 @@ fn such_a_node_has_no_vote_for_a_lock_that_is_held_either() {
     assert!(!is_held(&other));
 }
 
-/// A server that is restarted, or takes the place of another one, is another server, and comes after it.
+/// After a restart or a replacement, the new server follows the old one, so there is one at a time.
 #[test]
 fn servers_that_follow_each_other_are_not_several() {
     events::remember();
@@ -88,7 +88,7 @@ fn servers_that_follow_each_other_are_not_several() {
     locks.lock("orders/42").expect("three of three").unlock().expect("three of three");
     let is_up = || locks.node_stats().iter().all(|node| node.connected);
     let connections = || proxy.accepted();
-    // Behind a connection that lasts, by a restart, and by a failover; each time until another connection has looked.
+    // Changes behind a lasting connection, by a restart, and by a failover; each waits until another connection has checked.
     for change in 0..3 {
         let before = connections();
         match change {
@@ -104,7 +104,7 @@ fn servers_that_follow_each_other_are_not_several() {
     assert_eq!(told(&[&proxy.url(), SEVERAL]), 0, "{:?}", events::all());
 }
 
-/// Returns for each node whether a diagnosis says that several servers answer.
+/// For each node, true if a diagnosis says that several servers answer.
 fn several(nodes: [String; 3]) -> Vec<bool> {
     let diagnosis = fresh(nodes).diagnose().expect("valid settings");
     let findings = diagnosis.nodes.into_iter().map(|node| node.findings);
@@ -127,7 +127,7 @@ fn a_diagnosis_tells_that_several_servers_answer() {
     assert_eq!(several(nodes()), [true, false, false]);
 }
 
-/// It has no vote. So a name may stand for a master and its replicas, and a client finds the master.
+/// A replica has no vote. So a name may stand for a master and its replicas, and a client finds the master.
 #[test]
 fn a_replica_under_the_same_address_is_no_second_server() {
     events::remember();
@@ -136,7 +136,7 @@ fn a_replica_under_the_same_address_is_no_second_server() {
     servers[1].command(&["REPLICAOF", "127.0.0.1", &servers[0].port().to_string()]);
     balanced.spread(Some(servers[1].port()));
     let nodes = || [balanced.url(), servers[2].url(), servers[3].url()];
-    // Once the master answers first, and once the replica.
+    // The master answers first in one round, and the replica in the other.
     for _ in 0..2 {
         assert_eq!(several(nodes()), [false; 3]);
         TcpStream::connect(balanced.url().trim_start_matches("redis://")).expect("it listens");

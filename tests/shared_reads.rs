@@ -1,5 +1,5 @@
 //! Threads of one process that read under one lock: they share one hold on the nodes, and writers of other processes get
-//! in.
+//! their turns.
 
 #![allow(clippy::print_stdout, reason = "figures, for whoever asks for them")]
 
@@ -16,7 +16,7 @@ use support::clients::{patient, patient_on};
 use support::proxy::Proxy;
 use support::{Server, Servers, wait_until};
 
-/// Never to be waited for.
+/// A limit that is never reached.
 const LIMIT: Duration = Duration::from_secs(60);
 /// Long enough for a busy machine to keep every lock of a test alive.
 const TTL: Duration = Duration::from_secs(20);
@@ -43,7 +43,7 @@ fn sixty_four_threads_that_read_ask_the_nodes_next_to_nothing() {
             scope.spawn(|| {
                 for _ in 0..ROUNDS {
                     let guard = read(&lock);
-                    // All of them hold it, and give it back after that.
+                    // All threads hold the lock at once, and give it back after that.
                     all.wait();
                     drop(guard);
                 }
@@ -51,16 +51,16 @@ fn sixty_four_threads_that_read_ask_the_nodes_next_to_nothing() {
         }
     });
     servers.wait_no_keys();
-    // A round takes one lease, and one more for each 100 ms that it lasts. So each node takes and gives back few.
+    // A round takes one lease, and one more for each 100 ms of its duration. So the nodes run few calls.
     let (asked, reads) = (calls() - before, THREADS * ROUNDS);
     println!("{reads} reads: {asked} calls of scripts by the 3 nodes");
     assert!(asked < reads as u64 / 5, "{asked} calls of scripts for {reads} reads");
 }
 
-/// Reads that begin while a writer waits, of threads that came before it and of those that came after it.
+/// Reads that begin while a writer waits, by threads that came before it and by those that came after it.
 #[derive(Default)]
 struct Between {
-    /// How often a writer has begun to wait, and has ended. An odd number: it waits.
+    /// The number of a writer's beginnings and ends of waiting. An odd number means that it waits.
     calls: AtomicUsize,
     came_before: AtomicUsize,
     came_after: AtomicUsize,
@@ -78,7 +78,7 @@ impl Between {
         guard
     }
 
-    /// Returns how many of both there were in the meantime.
+    /// Takes the write lock. Returns the number of both sorts of reads meanwhile.
     fn write(&self, lock: &RwLock) -> (Option<WriteGuard>, [usize; 2]) {
         self.calls.fetch_add(1, Ordering::SeqCst);
         let guard = lock.try_write_for(LIMIT).optional().expect("healthy nodes");
@@ -87,7 +87,7 @@ impl Between {
     }
 }
 
-/// Whether that node is asked to tell of writers that wait for that lock.
+/// Returns true if a client subscribes on that node to the lock's waiting writers.
 fn tells_of_writers(server: &Server, name: &str) -> bool {
     let channels = server.command(&["PUBSUB", "CHANNELS", &format!("*{name}}}:waiting")]);
     matches!(channels, Value::Array(channels) if !channels.is_empty())
@@ -95,8 +95,8 @@ fn tells_of_writers(server: &Server, name: &str) -> bool {
 
 const READERS: usize = 8;
 
-/// Eight threads of one client read that lock all the time, until a writer of another client has had it. Returns how many
-/// reads began while it waited: of threads that came before it, and after it.
+/// Eight threads of one client read that lock all the time, until a writer of another client has had it. Returns the number
+/// of reads that began while it waited: by threads that came before it, and after it.
 fn reads_before_a_write(
     servers: &Servers,
     name: &str,
@@ -136,9 +136,9 @@ fn reads_before_a_write(
     })
 }
 
-/// A node tells of a writer that waits, and from then on nobody joins the lease that the readers share. A client that
-/// does not hear the nodes joins it for the rest of its 100 ms. Both take turns here, so that a busy machine is busy for
-/// both.
+/// A node reports a waiting writer, and from then on no thread joins the lease that the readers share. A client that
+/// does not hear the nodes joins it for the rest of its 100 ms. Both clients take turns in this test, so that a busy machine
+/// slows both.
 #[test]
 fn a_writer_of_another_process_gets_in_before_new_readers() {
     const ROUNDS: usize = 15;
@@ -149,7 +149,7 @@ fn a_writer_of_another_process_gets_in_before_new_readers() {
     let deaf = patient_on(proxies.iter().map(Proxy::url), TTL);
     let (mut heard, mut unheard) = (Vec::new(), Vec::new());
     for round in 0..ROUNDS {
-        // Names of their own: where others have waited a moment ago, a process joins no lease for long.
+        // Separate names: where other callers have waited a moment ago, a process does not join a lease for long.
         let names = ["heard", "unheard"].map(|which| format!("{which}/{round}"));
         heard.push(reads_before_a_write(&servers, &names[0], &readers, &writers));
         unheard.push(reads_before_a_write(&servers, &names[1], &deaf, &writers));

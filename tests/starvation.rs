@@ -1,4 +1,4 @@
-//! Callers that plain order would starve get their lock; and one that gives up is in nobody's way.
+//! Callers that plain order would starve get their lock, and a caller that gives up blocks no other one.
 
 mod support;
 
@@ -12,17 +12,17 @@ use redis::Value;
 use support::clients::fresh;
 use support::{Server, Servers, wait_until};
 
-/// Far longer than any of these waits, also on a busy machine, and shorter than they were without reservations.
+/// Far longer than any wait in these tests, even on a busy machine, but shorter than the waits without reservations.
 const SOON: Duration = Duration::from_secs(10);
 
-/// How long others have a lock.
+/// Time for which other callers hold a lock.
 const MOMENT: Duration = Duration::from_millis(5);
 
 fn client(servers: &Servers) -> Quorlock {
     fresh(servers.iter().map(Server::url)).build().expect("valid settings")
 }
 
-/// While `others` run, each in a thread of its own and again and again, `work` is done.
+/// Does `work` while `others` run again and again, in a thread each.
 fn beside(others: &[&(dyn Fn() + Sync)], work: impl FnOnce()) {
     let over = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -34,7 +34,7 @@ fn beside(others: &[&(dyn Fn() + Sync)], work: impl FnOnce()) {
                 }
             });
         }
-        // Also when it panics.
+        // The threads end even if the work panics.
         let _over = OnDrop(&over);
         work();
     });
@@ -55,7 +55,7 @@ fn no_reservations(servers: &Servers) {
     });
 }
 
-/// Each name's queue of that client passes its name on by itself. So both are free together by chance alone.
+/// Each name's queue of that client passes its name on by itself, so both are free together only by chance.
 #[test]
 fn a_lock_with_two_names_is_had_beside_threads_that_take_them_one_by_one() {
     let servers = Servers::start(3);
@@ -74,14 +74,14 @@ fn a_lock_with_two_names_is_had_beside_threads_that_take_them_one_by_one() {
         for _ in 0..4 {
             let guard = both.try_lock_for(SOON).optional().expect("a majority is there");
             guard.expect("its turn comes").unlock().expect("it was ours");
-            // Out of step with the threads: a caller that asks again at once is often there when both are given back.
+            // Out of step with the threads: a caller that asks again at once often comes when both names are given back.
             thread::sleep(Duration::from_millis(500));
         }
     });
     no_reservations(&servers);
 }
 
-/// The caller of both waits for the thread, and the thread for the caller of both, which began to wait before it.
+/// The caller of both names waits for the thread. The thread waits for that caller, which began to wait earlier.
 #[test]
 fn a_thread_that_holds_one_name_gets_the_other_beside_a_caller_of_both() {
     let servers = Servers::start(3);
@@ -102,7 +102,7 @@ fn a_thread_that_holds_one_name_gets_the_other_beside_a_caller_of_both() {
     no_reservations(&servers);
 }
 
-/// Each of them meets what others have got from the servers that are left.
+/// Each caller meets the partial grants of others on the remaining servers.
 #[test]
 fn in_an_outage_everybody_who_waits_is_told_in_time() {
     let mut servers = Servers::start(5);
@@ -151,7 +151,7 @@ fn a_mutex_is_had_beside_readers_of_the_same_name() {
     no_reservations(&servers);
 }
 
-/// Takes one of so many permits, and has it for a moment.
+/// Takes one of that many permits, and holds it for a moment.
 fn takes_permit(locks: &Quorlock, permits: u32) -> impl Fn() + Sync + use<> {
     let semaphore = locks.semaphore("a", permits);
     move || {
@@ -176,7 +176,7 @@ fn all_permits_are_had_beside_callers_of_one() {
     no_reservations(&servers);
 }
 
-/// A rolling deployment changes the number of permits. Holds of the old processes overlap, so that one of them is there all the time.
+/// A rolling deployment changes the number of permits. Holds of old processes overlap, so that there is always one.
 #[test]
 fn a_new_number_of_permits_is_had_beside_callers_with_the_old_one() {
     let servers = Servers::start(3);
@@ -192,7 +192,7 @@ fn a_new_number_of_permits_is_had_beside_callers_with_the_old_one() {
     no_reservations(&servers);
 }
 
-/// A writer that was refused reserves the lock, and looks again once a minute. When it gives up, the next reader does not
+/// A refused writer reserves the lock, and checks again once a minute. When it gives up, the next reader does not
 /// wait for anything.
 #[test]
 fn a_writer_that_gives_up_keeps_no_reader_out() {
@@ -213,7 +213,7 @@ fn a_writer_that_gives_up_keeps_no_reader_out() {
         guard.expect("nobody waits to write").unlock().expect("it was ours");
         no_reservations(&servers);
     };
-    // Its patience ends.
+    // Its time limit ends.
     let lock = writer.rw_lock("a");
     assert!(
         lock.try_write_for(Duration::from_millis(300))
@@ -242,7 +242,7 @@ fn a_writer_that_gives_up_keeps_no_reader_out() {
     guard.unlock().expect("it was ours");
 }
 
-/// A caller that waits for a moment tells its priority, and leaves it nowhere. Servers keep each script that they were sent.
+/// A caller that waits only for a moment sends its priority, but leaves no reservation. Servers keep each script that they got.
 #[test]
 fn a_call_that_has_reserved_nothing_withdraws_nothing() {
     let servers = Servers::start(3);
@@ -254,7 +254,7 @@ fn a_call_that_has_reserved_nothing_withdraws_nothing() {
         let hash = String::from_utf8(hash).expect("a hash is text");
         server.command(&["SCRIPT", "EXISTS", &hash]) == Value::Array(vec![Value::Int(1)])
     };
-    // How long a call has waited whose lock is given back as soon as it waits.
+    // The duration of a call whose lock is given back as soon as the call waits.
     let waits = || {
         let guard = holder.lock("a").expect("a majority is there");
         let waited = thread::scope(|scope| {
@@ -281,7 +281,7 @@ fn a_call_that_has_reserved_nothing_withdraws_nothing() {
         waits() < Duration::from_millis(90)
     });
     assert!(!servers.iter().any(knows));
-    // One that gives up after longer than a second does.
+    // A caller that gives up after more than a second does withdraw.
     let guard = holder.lock("a").expect("a majority is there");
     let patience = Duration::from_millis(2_500);
     assert!(waiter.try_lock_for("a", patience).optional().expect("a majority is there").is_none());

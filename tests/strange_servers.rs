@@ -1,4 +1,4 @@
-//! Servers, or things in between, that do not play by the rules.
+//! Servers, or proxies, that break the rules.
 
 mod support;
 
@@ -21,18 +21,18 @@ fn client(url: String) -> Quorlock {
     locks
 }
 
-/// One answer too many must not be taken for the answer to the next request: that would turn a
+/// A surplus answer must not count as the answer to the next request: that would turn a
 /// refusal into a grant.
 fn answers_one_too_many(extra: &'static [u8]) {
     let calls = Arc::new(AtomicUsize::new(0));
     let counted = calls.clone();
     let url = fake::redis("7.0.15", move |_| match counted.fetch_add(1, Ordering::SeqCst) {
-        // The first acquire: granted, with something else in front of it.
+        // The first acquire is granted, with a surplus answer before the grant.
         0 => {
             thread::sleep(Duration::from_millis(50)); // for the second one to come behind it
             [extra, b"*2\r\n:1\r\n:0\r\n"].concat()
         }
-        // All others: refused.
+        // All other acquires are refused.
         _ => b"*2\r\n:0\r\n:60000\r\n".to_vec(),
     });
     let locks = client(format!("{url}?protocol=resp3"));
@@ -54,7 +54,7 @@ fn a_stray_answer_ends_the_connection() {
     answers_one_too_many(b"+OK\r\n");
 }
 
-/// A request that a server did not run (NOSCRIPT) goes out a second time only if somebody still wants
+/// A request that a server did not run (NOSCRIPT) is sent a second time only if a caller still wants
 /// the lock.
 #[test]
 fn a_lock_that_was_given_up_is_not_taken_by_a_second_copy() {
@@ -62,7 +62,7 @@ fn a_lock_that_was_given_up_is_not_taken_by_a_second_copy() {
     let given_up = Arc::new(AtomicBool::new(false));
     let (counted, is_given_up) = (sources.clone(), given_up.clone());
     let url = fake::redis("7.0.15", move |command| match command {
-        // The first acquire (granted), the first release, and that after the flush.
+        // The first acquire (granted), the first release, and the release after the flush.
         "EVAL" => match counted.fetch_add(1, Ordering::SeqCst) {
             0 => b"*2\r\n:1\r\n:0\r\n".to_vec(),
             _ => b":1\r\n".to_vec(),
@@ -109,7 +109,7 @@ fn garbage_ends_no_worker() {
     }
 }
 
-/// Each byte comes in time, and the answer does not.
+/// Each byte comes in time, but the whole answer does not.
 #[test]
 fn dribbled_bytes_hold_no_caller() {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
@@ -149,7 +149,7 @@ fn dribbled_bytes_hold_no_caller() {
     assert!(start.elapsed() < LIMIT, "the worker was waited for");
 }
 
-/// Two are down, two hang, one refuses: that one of five is held says nothing.
+/// Two nodes are down, two hang, one refuses. The single refusal of five proves nothing.
 #[test]
 fn one_answer_of_five_is_no_quorum() {
     let mut servers = Servers::start(5);
@@ -161,7 +161,7 @@ fn one_answer_of_five_is_no_quorum() {
     servers[4].command(&["SET", "quorlock:orders/42", "somebody-else", "PX", "60000"]);
     servers.iter_mut().take(2).for_each(|server| server.kill());
     wait_until("two are known to be down", LIMIT, || {
-        // Who has lost by the time that its worker gets to it is not asked; so once may not do.
+        // An attempt that ends before a node's worker gets to it does not ask that node, so one try may not be enough.
         locks.try_lock("warm").optional().expect("three of five");
         locks.node_stats().iter().filter(|node| !node.connected).count() == 2
     });
@@ -171,7 +171,7 @@ fn one_answer_of_five_is_no_quorum() {
     assert_eq!(error.node_faults().len(), 4, "{error}");
 }
 
-/// With a majority that is known to hang, a call fails at once instead of hanging as well.
+/// If a majority is known to hang, a call fails at once.
 #[test]
 fn a_majority_that_was_given_up_is_not_waited_for() {
     let mut servers = Servers::start(3);
@@ -185,7 +185,7 @@ fn a_majority_that_was_given_up_is_not_waited_for() {
         });
     }
     servers.iter_mut().take(2).for_each(|server| server.pause());
-    // A caller who does not wait that long gets an answer by its own deadline.
+    // A caller with a shorter time limit gets an answer by its own deadline.
     let start = Instant::now();
     let error = locks
         .try_lock_for("orders/42", Duration::from_millis(50))
@@ -202,8 +202,8 @@ fn a_majority_that_was_given_up_is_not_waited_for() {
     assert!(error.node_faults().iter().all(|fault| !fault.what().contains("yet")), "{error}");
 }
 
-/// The time that `close` was given is all that it takes, with the end of the last clone; that of a clone that
-/// is just dropped is the node timeout.
+/// `close` and the end of the last clone together take the time limit of `close` at most. The drop of a clone alone
+/// takes the node timeout at most.
 #[test]
 fn the_end_of_a_client_keeps_its_time() {
     let timeout = Duration::from_secs(10);

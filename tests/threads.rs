@@ -1,4 +1,4 @@
-//! What is promised to threads.
+//! The promises to threads.
 
 mod support;
 
@@ -26,7 +26,7 @@ fn clients_are_shared_and_guards_are_sent() {
     sent::<Guard>();
 }
 
-/// Locks when its thread ends.
+/// Takes a lock when its thread ends.
 struct AtEnd {
     locks: Quorlock,
     told: Sender<Result<FencingToken, String>>,
@@ -39,7 +39,7 @@ impl Drop for AtEnd {
             let guard = locks.lock("orders/42")?;
             let token = guard.token().expect("there is fencing");
             guard.unlock()?;
-            // Another one, which is only dropped.
+            // Another lock, whose guard is only dropped.
             drop(locks.try_lock("orders/43").optional()?);
             Ok(token)
         };
@@ -55,8 +55,8 @@ thread_local! {
     static AFTER: RefCell<Option<AtEnd>> = const { RefCell::new(None) };
 }
 
-/// In destructors of thread-locals, which run in any order, also where the thread has not locked before; and
-/// threads that want the same lock wait for each other there as anywhere.
+/// Destructors of thread-locals run in any order, even in a thread that has not locked before.
+/// Threads that want the same lock wait for each other there as elsewhere.
 #[test]
 fn a_thread_that_ends_may_lock() {
     const THREADS: usize = 8;
@@ -83,7 +83,7 @@ fn a_thread_that_ends_may_lock() {
     servers.wait_no_keys();
 }
 
-/// A hundred threads try for a name of their own each, at one instant, from the first moment of their client on.
+/// A hundred threads try for a name of their own each, at the same time, as soon as their client exists.
 #[test]
 fn a_hundred_names_are_tried_for_at_once() {
     const THREADS: usize = 100;

@@ -54,7 +54,7 @@ fn product() -> Vec<(PathBuf, String)> {
     files.map(|(path, text)| (path, code(&text).unwrap_or_default())).collect()
 }
 
-/// No line of the files, comments left aside, contains any of `words`.
+/// No line of the files, apart from comments, contains any of `words`.
 fn none_says(files: &[(PathBuf, String)], words: &[&str], rule: &str) {
     for (path, text) in files {
         for (i, line) in text.lines().enumerate() {
@@ -136,7 +136,7 @@ fn leases_run_on_the_clock_that_goes_on_while_the_machine_is_suspended() {
     assert!(text.contains("const CLOCK: ClockId = ClockId::Boottime;"));
 }
 
-/// `Duration` shows itself as `12.345678ms`, and text with all its quotes escaped.
+/// The `Debug` form of a `Duration` is `12.345678ms`, and that of a text has all quotes escaped.
 #[test]
 fn messages_show_nothing_as_programs_do() {
     none_says(
@@ -173,7 +173,7 @@ fn scripts_state_their_contract() {
         let code = code.collect::<Vec<_>>().join("\n");
         let header: Vec<_> = text.lines().take_while(|line| line.starts_with("--")).collect();
         assert!(header.iter().any(|line| line.starts_with("-- Replies")), "{path}: no replies");
-        // The scripts of a kind give names to what they are called with, which a test compares with the kind's layout.
+        // The scripts of a kind name their keys and arguments, and a test compares these names with the kind's layout.
         let names: Vec<_> = text.lines().filter(|line| names_what_it_is_given(line)).collect();
         for name in
             names.iter().flat_map(|line| line.split(|c: char| !c.is_ascii_uppercase() && c != '_'))
@@ -188,7 +188,7 @@ fn scripts_state_their_contract() {
             for i in 1..10 {
                 let word = format!("{table}[{i}]");
                 let stated = header.iter().find(|line| line.starts_with(&format!("-- {word}  ")));
-                // Behind what there is one of for each name, a script has to count.
+                // After a key or argument that is repeated for each name, a script must count positions.
                 has_fixed_places &= stated.is_none_or(|line| !line.contains("(one for each "));
                 let is_used = stated.is_some() && has_fixed_places;
                 assert_eq!(code.contains(&word), is_used, "{path}: {word} in the header");
@@ -208,20 +208,20 @@ fn names_what_it_is_given(line: &str) -> bool {
     is_list || is_local && line.starts_with("local ") || line.starts_with("local OWNER, ")
 }
 
-/// The files are not at hand where the crate comes from a registry.
+/// The files are not available if the crate comes from a registry.
 #[test]
 fn messages_link_to_the_published_manual() {
     let sources = outside(outside(library(), "src/lib.rs"), "src/terms.rs");
     none_says(&sources, &["OPERATIONS.md", "README.md"], "messages name a section by a term");
 }
 
-/// The users of a program that is built on the library have other names for settings, and know no calls. A program says which,
+/// Users of a program that is built on the library know other names for settings, and no calls. The program gives its names
 /// by `set_terms`.
 #[test]
 fn messages_name_nothing_but_by_a_term() {
     let builder = include_str!("../src/config.rs").lines();
     let calls = builder.filter_map(|line| line.trim().strip_prefix("pub fn ")?.split('(').next());
-    // Those of one word are words of the language as well.
+    // Settings of a single word are words of the language as well.
     let settings: Vec<_> = calls.filter(|call| call.contains('_')).collect();
     assert!(settings.len() > 10 && settings.contains(&"max_ttl"), "{settings:?}");
     let is_term = |word: &str| {
@@ -232,7 +232,7 @@ fn messages_name_nothing_but_by_a_term() {
     let mut messages = 0;
     for (path, text) in outside(outside(product(), PROGRAM), "src/terms.rs") {
         for literal in literals(&text) {
-            // A message has several words; what is put into it stands in braces.
+            // A message has several words; its arguments stand in braces.
             let is_documentation = literal.starts_with("| [");
             let is_message = literal.trim().contains(' ') && !is_documentation;
             let outside_braces: Vec<_> = literal
@@ -247,7 +247,7 @@ fn messages_name_nothing_but_by_a_term() {
     assert!(messages > 300, "{messages}");
 }
 
-/// The texts in the code of a file, as they read; those of attributes left aside.
+/// The string literals in the code of a file, unescaped, without those of attributes.
 fn literals(text: &str) -> Vec<String> {
     let code = text.lines().filter(|line| {
         let line = line.trim_start();
@@ -257,7 +257,7 @@ fn literals(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut rest = code.as_str();
     while let Some(start) = rest.find('"') {
-        // A quote by itself, as a character.
+        // A quote as a character literal.
         let is_character = rest[..start].ends_with(['\'', '\\']);
         rest = &rest[start + 1..];
         if is_character {
@@ -272,7 +272,7 @@ fn literals(text: &str) -> Vec<String> {
                     break;
                 }
                 '\\' => match characters.next() {
-                    // The text goes on with the next word.
+                    // The text continues at the next word.
                     Some((_, '\n')) => {
                         let blanks = characters.as_str().chars().take_while(|c| *c == ' ').count();
                         if let Some(last) = blanks.checked_sub(1) {
@@ -299,7 +299,7 @@ fn literals_are_read() {
     assert_eq!(literals(text), ["a b", "it is \"c\""]);
 }
 
-/// The pages that people read, with their text.
+/// The pages for people, with their text.
 fn pages() -> Vec<(PathBuf, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let in_root = fs::read_dir(root).expect("a readable folder");
@@ -320,7 +320,7 @@ fn targets(text: &str) -> impl Iterator<Item = &str> {
     inline.chain(below.filter_map(|line| Some(line.split_once("]: ")?.1)))
 }
 
-/// The name by which a heading is linked.
+/// The link target of a heading.
 fn anchor(heading: &str) -> String {
     let heading = heading.trim_start_matches('#').trim().to_lowercase();
     let kept = heading.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
@@ -333,7 +333,7 @@ fn links_lead_somewhere() {
     let mut links = 0;
     for (page, text) in pages() {
         let folder = root.join(&page).parent().expect("it is in a folder").to_owned();
-        // Those to items are rustdoc's.
+        // Links to items are checked by rustdoc.
         let is_file = |target: &&str| !target.contains("://") && !target.starts_with("crate::");
         for target in targets(&text).filter(is_file) {
             links += 1;
@@ -372,7 +372,7 @@ fn the_first_page_is_short() {
     assert!(lines <= 170, "README.md has {lines} lines: what of it belongs into docs/?");
 }
 
-/// What a line of code that begins with `#` hides from rustdoc's page it shows on every other one.
+/// A `#` at the beginning of a line of code hides it on rustdoc's page, but not on other pages.
 #[test]
 fn the_readme_hides_no_lines() {
     let hidden = include_str!("../README.md")
@@ -381,11 +381,11 @@ fn the_readme_hides_no_lines() {
     assert_eq!(hidden, None);
 }
 
-/// A path of a file, and behind it what is decided there: `core/lease.rs`, `next`, `loss`.
+/// The page names the path of a file, followed by the items in that file: `core/lease.rs`, `next`, `loss`.
 #[test]
 fn what_the_architecture_names_is_where_it_says() {
     let page = [include_str!("../ARCHITECTURE.md"), include_str!("../docs/invariants.md")].concat();
-    // Every other piece stands between backticks, of which a block of code has three.
+    // Every other piece stands between backticks. A block of code has three backticks.
     let pieces: Vec<_> = page.replace("```", "").split('`').map(str::to_owned).collect();
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let (mut count, mut file) = (0, None);
@@ -407,7 +407,7 @@ fn what_the_architecture_names_is_where_it_says() {
     assert!(count > 80, "{count}");
 }
 
-/// No compiler sees the tests in an example of the documentation.
+/// The compiler does not see tests in an example of the documentation.
 #[test]
 fn the_unit_test_in_the_documentation_is_one_that_runs() {
     let code = include_str!("embedded/readme.rs");
@@ -432,7 +432,7 @@ fn functions_stay_short() {
     }
 }
 
-/// What is read of a few lines, so that the test above does not pass because nothing is read.
+/// A test of [`functions`] itself, so that the test above does not pass because nothing is read.
 #[test]
 fn functions_are_read() {
     let text = "\
@@ -457,8 +457,8 @@ struct Function {
     lines: usize,
 }
 
-/// The functions of a file, as `cargo fmt` writes them: one ends as far to the right as it begins, with a brace,
-/// or with a semicolon if it has no body.
+/// The functions of a file, as `cargo fmt` writes them: the end has the same indentation as the beginning, with a brace,
+/// or with a semicolon if the function has no body.
 fn functions(text: &str) -> Vec<Function> {
     let lines: Vec<_> = text.lines().collect();
     let mut found = Vec::new();
@@ -481,8 +481,8 @@ fn functions(text: &str) -> Vec<Function> {
     found
 }
 
-/// The layers, from below: a file imports what is in its own layer or in a lower one. Everything that is not
-/// named here is the public face, on top.
+/// The layers, from below: a file imports only from its own layer or a lower one. All other files
+/// are the public interface, on top.
 const LAYERS: [&[&str]; 5] = [
     &["core"],
     &[
@@ -503,7 +503,7 @@ const LAYERS: [&[&str]; 5] = [
     &["runtime"],
 ];
 
-/// Parts of one layer that know nothing of each other.
+/// Parts of one layer that must not import each other.
 const APART: [&str; 2] = ["embedded", "node"];
 
 #[test]
@@ -524,11 +524,11 @@ fn imports_go_down_only() {
     }
 }
 
-/// The folders of `core/`, from the bottom up. Each of them imports those before it.
+/// The folders of `core/`, from the bottom up. Each imports only those before it.
 const FOLDERS: [&str; 9] =
     ["base", "link", "vote", "hold", "queue", "wake", "acquire", "admission", "operate"];
 
-/// No other folder knows these.
+/// Folders that no other folder imports.
 const APART_IN_CORE: [&str; 3] = ["acquire", "admission", "operate"];
 
 #[test]
@@ -570,7 +570,7 @@ fn no_files_import_each_other_in_a_circle() {
     }
 }
 
-/// What is read of a few lines, so that the tests above do not pass because nothing is read.
+/// A test of [`paths`] itself, so that the tests above do not pass because nothing is read.
 #[test]
 fn imports_are_read() {
     let text = "\
@@ -596,7 +596,7 @@ fn imports_are_read() {
     assert_eq!(found, expected);
 }
 
-/// A line of one file names something of another one.
+/// A use of one file's item on a line of another one.
 #[derive(Debug)]
 struct Import {
     from: String,
@@ -604,7 +604,7 @@ struct Import {
     to: String,
 }
 
-/// The first folder or file below `src/`, or what is in a layer of its own within one.
+/// The first folder or file below `src/`, or a part of it that is in a layer of its own.
 fn part_of(file: &str) -> &str {
     let file = file.trim_start_matches("src/").trim_end_matches(".rs");
     let inner = LAYERS
@@ -615,7 +615,7 @@ fn part_of(file: &str) -> &str {
     inner.copied().unwrap_or_else(|| file.split('/').next().unwrap_or_default())
 }
 
-/// The first circle that is found from `file` on, as its steps.
+/// The first import cycle that is reachable from `file`, as its steps.
 fn circle<'a>(
     file: &'a str,
     targets: &BTreeMap<&'a str, BTreeMap<&'a str, usize>>,
@@ -640,10 +640,10 @@ fn circle<'a>(
     None
 }
 
-/// Which file of `src/` names something of which other one, without tests. What is named through a file that
-/// only passes it on, such as `core/mod.rs`, counts as named where it stands.
+/// The uses of other files' items by each file of `src/`, without tests. An item that is named through a re-exporting
+/// file, such as `core/mod.rs`, counts for the file that defines it.
 fn imports() -> Vec<Import> {
-    // The program imports the library as others do.
+    // The program imports the library as other users do.
     let files = outside(product(), PROGRAM);
     let modules: BTreeMap<Vec<String>, &PathBuf> =
         files.iter().map(|(path, _)| (module_of(path), path)).collect();
@@ -655,7 +655,7 @@ fn imports() -> Vec<Import> {
         let module: Vec<_> = module.iter().map(String::as_str).collect();
         paths(text, &children, &module)
     };
-    // What a folder's own file passes on, and where that stands.
+    // The re-exports of a folder's own file, with their origins.
     let mut passed_on: BTreeMap<Vec<String>, Vec<String>> = BTreeMap::new();
     for (path, text) in &files {
         if !lists_a_folder(path) {
@@ -694,7 +694,7 @@ fn lists_a_folder(path: &Path) -> bool {
     path.ends_with("mod.rs") || path.ends_with("lib.rs")
 }
 
-/// Where a file stands among the modules; nowhere, for `lib.rs`.
+/// The module path of a file. Empty for `lib.rs`.
 fn module_of(path: &Path) -> Vec<String> {
     let path = path.with_extension("");
     let mut module: Vec<_> =
@@ -703,12 +703,12 @@ fn module_of(path: &Path) -> Vec<String> {
     module
 }
 
-/// The lines of `pub use`, in their places.
+/// The `pub use` lines, at their line numbers.
 fn passing_on(text: &str) -> String {
     split_passing_on(text).0
 }
 
-/// All other lines.
+/// All other lines, at their line numbers.
 fn not_passing_on(text: &str) -> String {
     split_passing_on(text).1
 }
@@ -733,13 +733,13 @@ fn split_passing_on(text: &str) -> (String, String) {
 struct Named {
     line: usize,
     target: Vec<String>,
-    /// What it is called there.
+    /// The item's name in that text.
     name: String,
 }
 
 /// All paths of the crate that a text names.
 ///
-/// `module` is where the text stands, and `children` are the modules below it that have files.
+/// `module` is the module of the text, and `children` are the modules below it that have files.
 fn paths(text: &str, children: &[String], module: &[&str]) -> Vec<Named> {
     let code: Vec<_> =
         text.lines().map(|line| line.split("//").next().unwrap_or_default()).collect();
@@ -812,7 +812,7 @@ fn branches(tree: &str) -> Vec<String> {
     parts.flat_map(branches).map(|branch| format!("{}{branch}", stem.trim())).collect()
 }
 
-/// What each event says, and its level, as they stand in the source: the first literal with a blank in it.
+/// The text and the level of each event in the source: the first literal with a blank in it.
 fn events() -> Vec<(String, String)> {
     let lines = include_str!("../src/observe.rs").split("\\\n");
     let source: String = lines.map(str::trim_start).collect();
@@ -824,7 +824,7 @@ fn events() -> Vec<(String, String)> {
     calls.map(event).collect()
 }
 
-/// The table of events in `OPERATIONS.md` has all of them, each once and with its level.
+/// The table of events in `OPERATIONS.md` has each event once, with its level.
 #[test]
 fn the_manual_lists_all_events() {
     let manual = include_str!("../OPERATIONS.md");
@@ -838,7 +838,7 @@ fn the_manual_lists_all_events() {
         .collect();
     let events = events();
     assert!(events.len() > 20, "{events:?}");
-    // The longest one that fits: an event may begin as another one does.
+    // The longest fitting event: one event may begin like another.
     let row_of = |text: &str| {
         let fitting = rows.iter().filter(|(event, _)| text.starts_with(event));
         fitting.max_by_key(|(event, _)| event.len())

@@ -1,8 +1,8 @@
-//! A client that has used many names once holds nothing of them.
+//! A client that has used many names once keeps nothing of them.
 //!
-//! Two clients of a process use them in every way that leaves something behind: with waiters of the other client, in vain,
-//! with a lock that is lost, and a thousand at a time, which are given back while a node is down. Then the heap has to
-//! come back to what it was before. `QUORLOCK_USED_NAMES` is how many names there are, in place of the usual number.
+//! Two clients of a process use the names in every way that leaves something behind: with waiters of the other client, in
+//! vain, with a lost lock, and a thousand locks at a time, which are given back while a node is down. Then the heap must
+//! return to its earlier size. `QUORLOCK_USED_NAMES` sets the number of names, in place of the usual number.
 
 mod support;
 
@@ -22,25 +22,25 @@ static HEAP: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 const VARIABLE: &str = "QUORLOCK_USED_NAMES";
 
-/// So many that three bytes for each of them are more than [`MORE`].
+/// The usual number of names. Three bytes for each of them are more than [`MORE`].
 const USUAL: usize = 40_000;
 
-/// So many bytes more there may be than before the first lock. About 45 to 75 KiB are used, by the threads and
-/// connections of both clients.
+/// The allowed growth in bytes since before the first lock. The threads and connections of both clients use about 45 to
+/// 75 KiB.
 const MORE: usize = 96 * 1024;
 
-/// So many names are used by other clients first: a process puts the texts of scripts together once.
+/// The number of names that other clients use first: a process builds the texts of scripts once.
 const FIRST: usize = 400;
 
-/// So many locks are held at once.
+/// The number of locks that are held at once.
 const AT_ONCE: usize = 2_000;
 
 const THREADS: usize = 4;
 
-/// The longest time that anything is kept by its name, and more than twice as much for a machine that is busy.
+/// The longest time that anything is kept by its name, and more than that again for a busy machine.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// After that time nothing is kept that is not kept for good.
+/// Time after which only permanent allocations are left.
 const SETTLED: Duration = Duration::from_secs(30);
 
 const TTL: Duration = Duration::from_secs(10);
@@ -63,7 +63,7 @@ fn a_client_that_has_used_many_names_once_holds_nothing_of_them() {
         client.close(LIMIT).expect("three nodes");
     }
     let clients = [(); 2].map(|()| patient(&servers, TTL));
-    // The remains of the first clients would hide as much of the others.
+    // The remains of the first clients would hide the same amount of the others.
     let (mut lowest, mut since) = (heap(), Instant::now());
     wait_until("the end of the first clients", LIMIT, || {
         if heap() < lowest {
@@ -79,7 +79,7 @@ fn a_client_that_has_used_many_names_once_holds_nothing_of_them() {
     wait_until("the heap to be as it was", LIMIT * 2, || {
         more = more.min(heap().saturating_sub(before));
         let waited = start.elapsed() - used_for;
-        // A figure to be quoted is the one that it settles to.
+        // A figure for the documentation is read after it has settled.
         more <= MORE && (asked_for.is_none() || waited > SETTLED) || waited > LIMIT
     });
     assert!(more <= MORE, "{used} bytes more, and {more} bytes after {LIMIT:?}");
@@ -116,7 +116,7 @@ fn use_name(locks: &Quorlock, other: &Quorlock, servers: &Servers, i: usize) {
     let guard = locks.lock(name(i)).expect("three nodes");
     match i / THREADS % 100 {
         25 => {
-            // A name that is used by a thread twice is kept with that thread as well.
+            // A name that a thread holds twice is kept with that thread as well.
             let again = locks.reentrant_mutex(format!("accounts/{i}"));
             let guards = [again.lock(), again.lock()].map(|guard| guard.expect("three nodes"));
             assert_eq!((again.hold_count(), guards.len()), (2, 2));
@@ -129,7 +129,7 @@ fn use_name(locks: &Quorlock, other: &Quorlock, servers: &Servers, i: usize) {
             guard.on_lost(|_| {});
             let key = format!("quorlock:{}", name(i));
             for server in servers.iter() {
-                // The last of them may grant it only now.
+                // The last node may grant the lock only now.
                 let deleted = || server.command(&["DEL", &key]) == redis::Value::Int(1);
                 wait_until("the key on each node", LIMIT, deleted);
             }
@@ -151,8 +151,8 @@ fn hold_at_once(locks: &Quorlock) -> Vec<quorlock::Guard> {
 
 fn hold_at_once_and_give_back_while_a_node_is_down(locks: &Quorlock, servers: &mut Servers) {
     let guards = hold_at_once(locks);
-    // Requests that are under way to a node when that stops may run there when it goes on. The release of such a lock is
-    // kept for as long as that takes.
+    // Requests on their way to a node that stops may run when it goes on. The release of such a lock is
+    // kept until then.
     let last = format!("quorlock:held/{}", AT_ONCE - 1);
     wait_until("the last lock on the third node", LIMIT, || servers[2].get(&last).is_some());
     servers[2].pause();

@@ -1,6 +1,6 @@
-//! Releases are told to those who wait; and if they are not, it costs a moment and nothing else.
+//! Releases are reported to waiters. A lost report costs a moment and nothing else.
 //!
-//! Where only a message explains that a waiter got a lock, it is set to look so rarely that it would
+//! Where only a message may explain that a waiter got a lock, the waiter checks so rarely that it would
 //! give up before.
 
 mod support;
@@ -16,7 +16,7 @@ use support::clients::{fresh, requests};
 use support::proxy::Proxy;
 use support::{Server, Servers, wait_until};
 
-/// Longer than anything takes on a busy machine, and shorter than the pause of [`polls_rarely`].
+/// Longer than any step takes on a busy machine, and shorter than the pause of [`polls_rarely`].
 const LONG: Duration = Duration::from_secs(35);
 
 fn builder(urls: impl IntoIterator<Item = String>) -> Builder {
@@ -30,7 +30,7 @@ fn client(servers: &[Server]) -> Quorlock {
     builder(servers.iter().map(Server::url)).build().expect("valid settings")
 }
 
-/// A client that looks by itself only every 45 s or more, once it is listening.
+/// A client that checks by itself only every 45 s or more, once it is listening.
 fn polls_rarely(urls: impl IntoIterator<Item = String>) -> Quorlock {
     rarely(builder(urls)).build().expect("valid settings")
 }
@@ -39,7 +39,7 @@ fn rarely(builder: Builder) -> Builder {
     builder.backoff(Duration::from_millis(5), Duration::from_secs(60))
 }
 
-/// How many connections of the server listen to something, of all clients.
+/// The number of the server's connections with a subscription, of all clients.
 fn listeners(server: &Server) -> usize {
     match server.command(&["CLIENT", "LIST", "TYPE", "pubsub"]) {
         Value::BulkString(list) => {
@@ -50,7 +50,7 @@ fn listeners(server: &Server) -> usize {
     }
 }
 
-/// Waits until the client has heard from those nodes that it is listening to that many locks.
+/// Waits until those nodes have confirmed the client's subscriptions to that many locks.
 fn wait_listening(locks: &Quorlock, nodes: &[usize], count: usize) {
     wait_until("the subscriptions", LONG, || {
         let stats = locks.node_stats();
@@ -58,7 +58,7 @@ fn wait_listening(locks: &Quorlock, nodes: &[usize], count: usize) {
     });
 }
 
-/// Gives `guard` back once `waiter` waits for its lock and listens to those nodes, and sees it taken over.
+/// Gives `guard` back once `waiter` waits for its lock and listens to those nodes. The waiter must get the lock.
 fn hand_over(guard: Guard, name: &str, waiter: &Quorlock, nodes: &[usize]) -> Guard {
     thread::scope(|scope| {
         let waiting = scope.spawn(|| waiter.try_lock_for(name, LONG));
@@ -87,7 +87,7 @@ fn a_lock_that_is_given_back_goes_to_a_waiter_at_once() {
 #[test]
 fn by_drop_as_well_and_in_one_process() {
     let servers = Servers::start(3);
-    // In a line, all but the first would wait for their turn instead of a message.
+    // In a local queue, all waiters but the first would wait for their turn instead of a message.
     let builder = rarely(builder(servers.urls())).local_queue(false);
     let locks = builder.build().expect("valid settings");
     let guard = locks.lock("orders/42").expect("it is free");
@@ -103,7 +103,7 @@ fn by_drop_as_well_and_in_one_process() {
     });
 }
 
-/// In one process, without a line: each is listening before it asks, and told of what its own process did.
+/// In one process, without a local queue: each waiter listens before it asks, and gets the messages of its own process.
 #[test]
 fn from_thread_to_thread_of_one_client() {
     let servers = Servers::start(3);
@@ -123,8 +123,8 @@ fn from_thread_to_thread_of_one_client() {
     guard.unlock().expect("it was ours");
 }
 
-/// One node of three does not tell of releases, whichever it is. Which node is asked first, and whose word is
-/// enough then, is told in `src/core/acquire/tests/machine.rs`.
+/// One node of three reports no releases, and each node has its turn. `src/core/acquire/tests/machine.rs` covers which
+/// node is asked first, and whose answer is enough.
 #[test]
 fn a_node_that_is_not_heard_is_not_waited_for() {
     let servers = Servers::start(3);
@@ -157,7 +157,7 @@ fn a_dead_and_a_hung_node_are_not_missed() {
     guard.unlock().expect("it was ours");
 }
 
-/// Nobody publishes anything when a key ends by itself.
+/// No message is published when a key expires.
 #[test]
 fn a_lock_that_ends_by_its_time_is_found_by_its_time() {
     let servers = Servers::start(3);
@@ -169,7 +169,7 @@ fn a_lock_that_ends_by_its_time_is_found_by_its_time() {
     guard.expect("it has ended").unlock().expect("it is ours");
 }
 
-/// A waiter whose connection breaks may have missed something, and looks when it listens again.
+/// A waiter whose connection breaks may have missed a message, and checks the lock when it listens again.
 #[test]
 fn a_connection_that_is_killed_costs_nothing() {
     let servers = Servers::start(3);
@@ -189,7 +189,7 @@ fn a_connection_that_is_killed_costs_nothing() {
     }
 }
 
-/// Clients as a user who may do `commands` and listen to `channels`, and no more.
+/// URLs of a user with the permissions for `commands` and `channels` only.
 fn limited(servers: &[Server], commands: &[&str], channels: &[&str]) -> Vec<String> {
     let needed = "+ping +time +info +eval +evalsha +set +get +del +type +pttl +pexpire";
     let user = ["ACL", "SETUSER", "locker", "reset", "on", ">secret", "~*", "resetchannels"];
@@ -200,7 +200,7 @@ fn limited(servers: &[Server], commands: &[&str], channels: &[&str]) -> Vec<Stri
     servers.iter().map(|server| server.url().replace("://", "://locker:secret@")).collect()
 }
 
-/// All messages are lost: the subscriptions are confirmed, and nobody publishes.
+/// All messages are lost: the subscriptions are confirmed, but nothing is published.
 #[test]
 fn if_nothing_is_told_the_waiter_looks_by_itself() {
     let servers = Servers::start(3);
@@ -213,7 +213,7 @@ fn if_nothing_is_told_the_waiter_looks_by_itself() {
     servers.wait_no_keys();
 }
 
-/// A network that loses every message to those who listen, and nothing else.
+/// A network that loses every message to subscribers, and nothing else.
 #[test]
 fn if_every_message_is_lost_the_waiter_looks_by_itself() {
     const HAND_OVERS: usize = 4;
@@ -228,11 +228,11 @@ fn if_every_message_is_lost_the_waiter_looks_by_itself() {
         let waiter = if turn % 2 == 0 { &other } else { &one };
         guard = hand_over(guard, "orders/42", waiter, &[0, 1, 2]);
     }
-    // Each takes the pause between two looks, a second, and what a busy machine adds.
+    // Each hand-over takes the pause between two checks, a second, and the delay of a busy machine.
     assert!(begun.elapsed() < LONG, "it took {:?}", begun.elapsed());
     guard.unlock().expect("it was ours");
     let swallowed: Vec<_> = proxies.iter().map(Proxy::swallowed).collect();
-    // A holder need not be on all of the nodes: one may have refused it just before it was given back there.
+    // A holder need not have all nodes: one may have refused it just before it got the previous release.
     let majority = 2;
     assert!(swallowed.iter().sum::<usize>() >= HAND_OVERS * majority, "{swallowed:?}");
     servers.wait_no_keys();
@@ -251,7 +251,7 @@ fn a_user_who_may_not_listen_polls() {
         let guard = one.lock("orders/42").expect("it is free");
         let guard = thread::scope(|scope| {
             let waiting = scope.spawn(|| other.try_lock_for("orders/42", LONG));
-            // It has tried, and would be listening, if it could.
+            // The client has tried, and would be listening if it could.
             wait_until("some tries", LONG, || {
                 other.node_stats().iter().all(|node| node.scripts > 9)
             });
@@ -301,7 +301,7 @@ fn hundreds_of_waiters_share_one_connection_a_node_that_ends_when_nobody_waits()
         servers.iter().all(|server| listeners(server) == 0)
     });
     assert!(waiter.node_stats().iter().all(|node| node.listened_to == 0));
-    // And it begins anew.
+    // The waiter's subscription begins anew.
     let guard = holder.lock("orders/42").expect("it is free");
     hand_over(guard, "orders/42", &waiter, &[0, 1, 2]).unlock().expect("it was ours");
 }
@@ -325,8 +325,8 @@ fn the_end_of_a_client_ends_its_connections() {
     guard.unlock().expect("it was ours");
 }
 
-/// Each one takes the lock again as soon as it has given it back. What follows a release on the same
-/// connection is the first at every node, so whoever has it could keep it.
+/// Each client takes the lock again as soon as it has given it back. An acquire behind a release on the same
+/// connection is the first at every node, so the holder could keep the lock for ever.
 #[test]
 fn clients_that_take_a_lock_again_and_again_take_turns() {
     const EACH: usize = 100;

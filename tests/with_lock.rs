@@ -1,4 +1,4 @@
-//! Closures under a lock: what their results become, and that one `?` is enough for what can fail.
+//! Closures under a lock: their results, and a single `?` for all errors.
 
 mod support;
 
@@ -21,21 +21,21 @@ fn client(servers: &Servers) -> Quorlock {
     patient(servers, TTL)
 }
 
-/// A client of no server at all.
+/// A client without any server.
 fn unconnected() -> Quorlock {
     let builder = Quorlock::builder().nodes(["redis://127.0.0.1:1"]);
     builder.no_quorum_timeout(Duration::from_millis(1)).build().expect("valid settings")
 }
 
-/// Has the lock lost that is held under [`NAME`]. Its key is deleted on each server, also on the one that
-/// grants it after the majority: a key that is set behind that would be left.
+/// Makes the holder of [`NAME`] lose the lock. Its key is deleted on each server, even on the one that
+/// grants it after the majority: a key that is set after the deletion would be left.
 fn take_away(servers: &Servers) {
     for server in servers.iter() {
         wait_until("the key to be deleted", TTL, || server.command(&["DEL", KEY]) == Value::Int(1));
     }
 }
 
-/// An error as a service has one of its own.
+/// A service's own error type.
 #[derive(Debug)]
 enum Failure {
     Locks(Error),
@@ -54,7 +54,7 @@ impl From<std::num::ParseIntError> for Failure {
     }
 }
 
-/// Neither `Debug` nor `Clone` nor `Send`.
+/// A result that is neither `Debug` nor `Clone` nor `Send`.
 struct Receipt<'a>(&'a Cell<u32>);
 
 #[test]
@@ -91,7 +91,7 @@ fn a_closure_s_result_is_given_back_when_the_lock_was_lost() {
     servers.wait_no_keys();
 }
 
-/// With `?`, whatever the closure returns, and whatever error the function returns.
+/// One `?` is enough for any result of the closure, and any error of the function.
 #[test]
 fn a_closure_s_result_needs_one_question_mark() {
     fn quorlocks(locks: &Quorlock) -> Result<u32, Error> {
@@ -146,7 +146,7 @@ fn a_closure_that_fails_needs_one_question_mark() {
     assert_eq!(boxed(&locks, "42").expect("three nodes"), 42);
     quorlocks(&locks).expect("three nodes");
 
-    // The closure's own error, and the lock is free as soon as that is there.
+    // The closure's own error is returned, and the lock is free by then.
     let error = parse(&locks, "x").expect_err("no number");
     assert!(matches!(&error, Failure::Work(error) if error.to_string().contains("digit")));
     assert!(locks.try_lock(NAME).optional().expect("three nodes").is_some());

@@ -1,4 +1,4 @@
-//! Shared by benchmarks: their arguments, and clients of servers that they have started.
+//! Shared parts of the benchmarks: their arguments, and clients of servers that they have started.
 
 #![allow(
     dead_code,
@@ -14,7 +14,8 @@ use server::{Servers, wait_until};
 #[path = "../../tests/support/server.rs"]
 pub mod server;
 
-/// A client that is connected to all of them. Fresh servers have forgotten nothing, and need not be waited for.
+/// Returns a client that is connected to all servers. Fresh servers have forgotten nothing, and need no
+/// quarantine.
 pub(crate) fn client(servers: &Servers) -> Quorlock {
     let locks = Quorlock::builder().nodes(servers.urls()).restart_quarantine(false).build();
     let locks = locks.expect("valid settings");
@@ -24,7 +25,7 @@ pub(crate) fn client(servers: &Servers) -> Quorlock {
     locks
 }
 
-/// The number behind `name`, or else the usual one.
+/// Returns the number behind the argument `name`, or else the default.
 pub(crate) fn argument(name: &str, usual: u64) -> u64 {
     let mut args = std::env::args().skip_while(|arg| arg != name);
     match (args.next(), args.next()) {

@@ -8,10 +8,10 @@ use crate::options::{Admit, Leader, Status, Unlock};
 use crate::set::bytes;
 use crate::tell::{print, quoted, tell, tenths};
 
-/// How many holders are named.
+/// Maximum number of holders that a message names.
 const SHOWN: usize = 3;
 
-/// Prints the holder of a lock. The exit code is 121 if too few masters answer, and says all with `--quiet`.
+/// Prints the holder of a lock. The exit code is 121 if too few masters answer. With `--quiet` the exit code is the only output.
 pub(crate) fn status(options: &Status) -> Result<u8, Failure> {
     let report = match options.set.client()?.mutex(bytes(&options.name)).holder() {
         Err(error) if options.quiet && error.kind() == ErrorKind::NoQuorum => return Ok(NO_QUORUM),
@@ -29,7 +29,7 @@ pub(crate) fn status(options: &Status) -> Result<u8, Failure> {
     })
 }
 
-/// Prints who leads an election. The exit code is 1 if nobody does.
+/// Prints the leader of an election. The exit code is 1 if there is none.
 pub(crate) fn leader(options: &Leader) -> Result<u8, Failure> {
     let leader = options.set.client()?.election(bytes(&options.name)).leader()?;
     if options.json {
@@ -37,7 +37,7 @@ pub(crate) fn leader(options: &Leader) -> Result<u8, Failure> {
     } else if let Some(leader) = &leader {
         match leader.value_str() {
             Some("") => print(&leader.owner)?,
-            // Any client of the masters may have written it, and a terminal obeys what is no text.
+            // Any client of the masters may have written the value, and a terminal obeys control characters.
             Some(text) if !text.contains(char::is_control) => print(text)?,
             _ => print(leader.value.escape_ascii())?,
         }
@@ -47,7 +47,7 @@ pub(crate) fn leader(options: &Leader) -> Result<u8, Failure> {
     Ok(if leader.is_some() { 0 } else { NOBODY })
 }
 
-/// Takes a lock from its holder, or asks for it. Ends with 0 also if nobody has it.
+/// Takes a lock from its holder, or asks the holder for it. The exit code is 0 even if the lock is free.
 pub(crate) fn unlock(options: &Unlock) -> Result<u8, Failure> {
     let name = quoted(bytes(&options.name));
     let lock = options.set.client()?.mutex(bytes(&options.name));
@@ -93,7 +93,7 @@ fn named(owners: &[&Owner]) -> String {
     named.join(", ")
 }
 
-/// The outcome of a forced unlock, with the time for which the holders work on.
+/// The outcome of a forced unlock, with the time for which the holders go on working.
 fn taken(before: &HolderReport) -> String {
     let working = working(before);
     if working.is_empty() {
@@ -114,7 +114,7 @@ fn taken(before: &HolderReport) -> String {
         "is taken from {holder}, {}, and others can take it from now on. {works} on until the next renewal, usually for {}; \
          without a renewal for {} at most",
         named(&working),
-        // It renews when a third of the TTL is over. So it has the most time until then if all of the TTL is left.
+        // The holder renews when a third of the TTL is over. So a third of the time left is the most until the next renewal.
         tenths(left / 3),
         tenths(left)
     )

@@ -1,4 +1,4 @@
-//! `quorlock bench`: how fast locks are on the user's own masters.
+//! `quorlock bench`: the speed of locks on the user's own masters.
 
 mod figures;
 mod load;
@@ -23,15 +23,15 @@ use crate::tell::print;
 use load::Load;
 use show::{Measured, Setting};
 
-/// What the names of all locks begin with that are taken here.
+/// Prefix of the names of all locks that the benchmark takes.
 const PREFIX: &str = "quorlock-bench";
-/// How long the first lock may take: for connections to be made, and not for masters that are in quarantine.
+/// Time limit of the first lock: enough for connections to be made, too short for the end of a quarantine.
 const FIRST_WITHIN: Duration = Duration::from_secs(2);
 const MEASUREMENTS: u32 = 4;
 
-/// Measures, and prints the figures once all of them are there.
+/// Measures, and prints all figures at the end.
 pub(crate) fn bench(options: &Bench) -> Result<u8, Failure> {
-    // Before any thread is there: each would get signals.
+    // Set up before any thread starts, since each thread would get signals.
     let signals = signals::listen_to_ending()?;
     let builder = options.set.builder()?;
     let clients = clients::build(&builder, options.clients)?;
@@ -104,7 +104,7 @@ fn connect(clients: &[Quorlock], name: &str, signals: &Receiver<Signal>) -> Resu
     };
     let (done, is_done) = bounded::<()>(0);
     let connect = move || {
-        // Goes when this ends.
+        // Dropped when this closure ends.
         let _done = done;
         clients.iter().try_for_each(take_once)
     };
@@ -115,7 +115,7 @@ fn connect(clients: &[Quorlock], name: &str, signals: &Receiver<Signal>) -> Resu
             recv(signals) -> signal => signal.ok(),
         };
         if let Some(signal) = came {
-            // Ends the call that waits. What it has left is waited for where the clients are closed once more.
+            // Ends the waiting call. The final `close` of the clients waits for the releases that are left.
             for client in clients {
                 let _ = client.clone().close(Duration::ZERO);
             }

@@ -29,12 +29,12 @@ impl Time {
         Self(self.0.saturating_sub(duration))
     }
 
-    /// How long after `earlier` this is; zero if it is before.
+    /// Time from `earlier` to this time; zero if this one is earlier.
     pub(crate) fn since(self, earlier: Self) -> Duration {
         self.0.saturating_sub(earlier.0)
     }
 
-    /// For another process on this machine.
+    /// The time in milliseconds, as another process on this machine understands it.
     pub(crate) fn as_ms(self) -> u64 {
         u64::try_from(self.0.as_millis()).unwrap_or(u64::MAX)
     }

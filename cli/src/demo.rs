@@ -2,7 +2,7 @@
 //!
 //! The shop's database can be read and written, but not both in one step. So two sellers can read the same number, sell
 //! the same item, and write the same number back. The first round shows it. In the second round the very same selling function
-//! takes a lock first, and sells exactly what there is, although two of the five masters are killed meanwhile.
+//! takes a lock first, and sells exactly the stock, although two of the five masters are killed meanwhile.
 
 mod folder;
 mod masters;
@@ -27,13 +27,13 @@ use folder::Folder;
 use masters::Masters;
 use shop::{Seller, Shop};
 
-/// Orders that are taken and not yet counted. Who takes more waits.
+/// Number of orders that may be taken and not yet counted. A seller with one more waits.
 const ORDERS: usize = 64;
 
-/// Sells the stock in both rounds. Returns the exit code: whether they show what a lock is for.
+/// Sells the stock in both rounds. The exit code says if they have shown the purpose of a lock.
 pub(crate) fn demo(options: &Demo) -> Result<u8, Failure> {
     let plan = Plan::new(options)?;
-    // Before any thread is there: each would get signals.
+    // Set up before any thread starts, since each thread would get signals.
     let signals = signals::listen_to_ending()?;
     let folder = Folder::create("quorlock-demo")?;
     let mut masters = Masters::find(&options.set, &folder)?;
@@ -41,7 +41,7 @@ pub(crate) fn demo(options: &Demo) -> Result<u8, Failure> {
     print(masters.describe())?;
     let locks = clients::build(&masters.builder(), options.clients)?;
     let outcome = both_rounds(&plan, &folder, &locks, &mut masters, &signals);
-    // What is still held ends with these masters, or with its TTL.
+    // Locks that are still held end with these masters, or with their TTL.
     let _ = clients::close(&locks);
     outcome
 }
@@ -73,8 +73,8 @@ fn both_rounds(
     judge(plan, &without, &under)
 }
 
-/// Has all sellers sell until they find nothing left: each under a lock of one of the clients, if there are any. `on_order` is
-/// told of each order, with the count so far.
+/// Has all sellers sell until nothing is left: each one under a lock of one of the clients, if there are any. Calls `on_order` for
+/// each order, with the count so far.
 fn sell_out(
     plan: &Plan,
     shop: &Shop,
@@ -82,7 +82,7 @@ fn sell_out(
     signals: &Receiver<Signal>,
     on_order: impl FnMut(u32) -> Result<(), Failure>,
 ) -> Result<Round, Failure> {
-    // The number of items left is what the lock stands for: all agree on its name.
+    // The lock protects the number of items left, so all sellers use the same name.
     let name = format!("quorlock-demo/{:016x}/stock", random());
     let start = Time::now();
     thread::scope(|scope| {
@@ -108,7 +108,7 @@ fn sell_out(
     })
 }
 
-/// What a seller does: one sale after another, until there is nothing left or nobody counts any more.
+/// One seller: makes one sale after another, until nothing is left or the count has stopped.
 fn sell_all(seller: &Seller<'_>, orders: &Sender<()>) -> Result<(), Failure> {
     while seller.sell_one()? {
         if orders.send(()).is_err() {
@@ -157,7 +157,7 @@ fn judge(plan: &Plan, without: &Round, under: &Round) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// What the options ask for.
+/// The plan that the options ask for.
 #[derive(Debug)]
 struct Plan {
     stock: u32,
@@ -181,7 +181,7 @@ impl Plan {
         format!("{stock} items for sale by {clients} clients with {threads} threads each")
     }
 
-    /// A line at each ten per cent of the stock, and one when it is oversold.
+    /// Prints a line at each ten per cent of the stock, and one when it is oversold.
     fn show_progress(&self, sold: u32) -> Result<(), Failure> {
         let tenths = |sold: u32| u64::from(sold) * 10 / u64::from(self.stock);
         if sold == self.stock + 1 {
@@ -193,13 +193,13 @@ impl Plan {
         }
     }
 
-    /// At one third and at two thirds of the stock.
+    /// Returns true at one third and at two thirds of the stock.
     fn is_time_to_kill(&self, sold: u32) -> bool {
         sold == self.stock / 3 || sold == self.stock - self.stock / 3
     }
 }
 
-/// What came of selling the whole stock.
+/// The result of selling the whole stock.
 #[derive(Debug)]
 struct Round {
     sold: u32,

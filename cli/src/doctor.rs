@@ -1,4 +1,4 @@
-//! The command `doctor`: what is wrong with the masters.
+//! The command `doctor`: the problems of the masters.
 
 use quorlock::{Diagnosis, Finding, Severity};
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use crate::exit::{Failure, PROBLEM, WARNING};
 use crate::options::Doctor;
 use crate::tell::print;
 
-/// Prints what was found. The exit code is 2 with a problem, and 1 with a warning.
+/// Prints the findings. The exit code is 2 with a problem, and 1 with a warning.
 pub(crate) fn doctor(options: &Doctor) -> Result<u8, Failure> {
     let diagnosis = options.set.builder()?.diagnose()?;
     if options.json {

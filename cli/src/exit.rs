@@ -1,16 +1,16 @@
-//! The exit codes, and what ends the program with one of them.
+//! The exit codes, and the ways in which the program ends.
 
 use std::fmt;
 
 use nix::sys::signal::Signal;
 use quorlock::{Error, ErrorKind};
 
-/// `doctor` has found warnings, and problems, as monitoring systems read exit codes.
+/// `doctor` has found warnings, or problems. The codes are those that monitoring systems expect.
 pub(crate) const WARNING: u8 = 1;
 pub(crate) const PROBLEM: u8 = 2;
-/// `leader` has found none.
+/// `leader` has found no leader.
 pub(crate) const NOBODY: u8 = 1;
-/// The demonstration has not shown what it claims.
+/// The demonstration has not shown its claim.
 pub(crate) const NOT_SHOWN: u8 = 1;
 /// Somebody else has the lock. `-E` chooses another one.
 pub(crate) const HELD: u8 = 120;
@@ -20,18 +20,18 @@ pub(crate) const NO_QUORUM: u8 = 121;
 pub(crate) const QUARANTINED: u8 = 122;
 /// The lock was lost, or was about to be, while the command ran.
 pub(crate) const LOST: u8 = 123;
-/// The command was ended since the lock was held for as long as `--max-hold` allows. As of `timeout`.
+/// The command was ended because the lock was held for as long as `--max-hold` allows. The code is that of `timeout`.
 pub(crate) const MAX_HOLD: u8 = 124;
-/// Options, settings, names; whatever else is wrong with the call. As of `env`, `nohup` and `timeout`.
+/// Options, settings, names, or anything else is wrong with the call. The code is that of `env`, `nohup` and `timeout`.
 pub(crate) const OWN_ERROR: u8 = 125;
 /// The command is there and cannot be run.
 pub(crate) const CANNOT_RUN: u8 = 126;
 /// There is no such command.
 pub(crate) const NOT_FOUND: u8 = 127;
-/// And the number of the signal that has ended the command, or the wait for the lock. As of a shell.
+/// Added to the number of the signal that has ended the command, or the wait for the lock, as a shell does.
 const SIGNAL: u8 = 128;
 
-/// How the program, or its command, has ended.
+/// The end of the program, or of its command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     /// By itself, with that exit code.
@@ -41,7 +41,7 @@ pub(crate) enum End {
 }
 
 impl End {
-    /// By the signal of that number, which may have no name.
+    /// The end by the signal of that number, which may have no name.
     pub(crate) fn by_signal(number: i32) -> Self {
         let code = || Self::Code(SIGNAL.saturating_add(number.to_le_bytes()[0]));
         Signal::try_from(number).map_or_else(|_| code(), Self::Signal)
@@ -132,7 +132,7 @@ Exit codes:
   125  an error of quorlock's own: options, settings, masters that cannot be started
   128 + N  signal N came";
 
-/// Why the program ends without having done what it was asked for.
+/// The reason for which the program ends without having done its task.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) end: End,

@@ -45,7 +45,7 @@ fn reason(reason: &Incomplete) -> &'static str {
 fn name(name: &NameReport) -> Value {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let ms = |time: Option<Duration>| {
-        // One without an end has none in milliseconds either.
+        // A time without an end does not fit, and becomes null.
         time.and_then(|time| u64::try_from(time.as_millis()).ok())
     };
     let token = |token: Option<quorlock::FencingToken>| token.map(u64::from);

@@ -11,12 +11,12 @@ use crate::set::bytes;
 use crate::tell::{print, quoted, tell};
 
 const COLUMNS: [&str; 6] = ["NAME", "STATE", "HELD AS", "TTL", "WAITING", "OWNERS"];
-/// A longer text has its row for itself, and does not move the columns of all others.
+/// Width of the widest column, in characters. A longer text exceeds its column in its own row only.
 const WIDEST: usize = 48;
-/// How many owners of a lock are printed.
+/// Maximum number of owners of a lock that are printed.
 const OWNERS: usize = 3;
 
-/// Prints the locks that are held. Ends with 0 also if there are none.
+/// Prints the locks that are held. The exit code is 0 even if there are none.
 pub(crate) fn list(options: &List) -> Result<u8, Failure> {
     let pattern = options.pattern.as_deref().map(bytes).unwrap_or_default();
     let held = options.set.client()?.held_locks(pattern, options.most, options.within)?;
@@ -45,7 +45,7 @@ fn told(reason: Incomplete, options: &List) -> String {
             "the scan was ended after {}; raise --within to scan longer",
             humantime::format_duration(options.within)
         ),
-        // The fault of each of them is told below.
+        // The fault of each master is reported below.
         _ => "too few masters that remember all locks have answered".to_owned(),
     }
 }
@@ -83,7 +83,7 @@ fn row(name: &NameReport) -> [String; COLUMNS.len()] {
     ]
 }
 
-/// In whole seconds, below one in milliseconds.
+/// The TTL in whole seconds, or in milliseconds below one second.
 fn ttl(ttl: Duration) -> String {
     let ms = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
     let shown = match ms {

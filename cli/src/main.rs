@@ -1,4 +1,4 @@
-//! The program `quorlock`: locks across machines for the shell. `quorlock --help` tells what it does.
+//! The program `quorlock`: locks across machines for the shell. `quorlock --help` describes it.
 
 #[cfg(not(unix))]
 compile_error!(
@@ -36,27 +36,27 @@ use options::{Command, Options};
 use signals::ENDING;
 use tell::tell;
 
-/// Ends this process by a signal that ended the command or the wait for the lock, if it is one of those that end programs by
-/// request. A shell ends its script or its loop only after a program that SIGINT has ended, and a service that SIGTERM has ended
-/// has not failed.
+/// Ends this process by the signal that ended the command or the wait for the lock, if users and supervisors end programs by it. A
+/// shell ends its script or its loop only after a program that SIGINT has ended. A supervisor does not take a service that SIGTERM
+/// has ended for failed.
 fn end_by(signal: Signal) {
-    // The first process of a container ends by no signal of its own.
+    // The first process of a container cannot end itself by a signal.
     if !ENDING.contains(&signal) || std::process::id() == 1 {
         return;
     }
     if signal == Signal::SIGQUIT {
-        // Without a core of this process, which is not the one that was meant.
+        // Prevents a core dump of this process: only one of the command would be of use.
         let none = Rlimit { current: Some(0), maximum: getrlimit(Resource::Core).maximum };
         let _ = setrlimit(Resource::Core, none);
     }
     let _ = signal_hook::low_level::emulate_default_handler(signal as i32);
 }
 
-/// The first option that is written as other programs have theirs, with one dash and several letters, if that may be why an option
-/// is unknown, or why help is asked for: `-shell` is `-s -h ..`.
+/// The first argument in the style of other programs: one dash and several letters. `None` if it does not explain why an option is
+/// unknown or why help is asked for: `-shell` is `-s -h ..`.
 fn word_of_one_dash(kind: ErrorKind, arguments: impl Iterator<Item = OsString>) -> Option<String> {
     let arguments = arguments.skip(2).map(|argument| argument.to_string_lossy().into_owned());
-    // The command behind that has options of its own.
+    // The arguments after `--` belong to the command.
     let arguments: Vec<_> = arguments.take_while(|argument| argument != "--").collect();
     let asks_for_help = arguments.iter().any(|it| it == "-h" || it == "--help");
     let may_be_why = match kind {
@@ -79,7 +79,7 @@ fn main() -> std::process::ExitCode {
         Ok(options) => options,
         Err(error) => {
             let word = word_of_one_dash(error.kind(), std::env::args_os());
-            // Help and the version are no errors, and go to standard output.
+            // Help and the version are not errors: clap prints them to standard output.
             if word.is_none() || error.use_stderr() {
                 let _ = error.print();
             }

@@ -37,12 +37,13 @@ pub(crate) enum Command {
     Run(Run),
     /// Runs a command on one host at a time: on the one that is elected leader
     ///
-    /// Each host stands for election. COMMAND is started when its host is elected, and told to end before another host can be. Then,
-    /// and when COMMAND ends by itself, the host stands again, once another host has led, at the latest after --ttl. SIGTERM, SIGINT
-    /// and SIGQUIT end it all; so does SIGHUP, if it ends COMMAND. COMMAND finds the number of its term in QUORLOCK_TERM: larger than all before, for storages that compare it.
+    /// Each host stands for election. COMMAND starts when its host is elected, and is told to end before another host can be. After
+    /// its end the host stands again, once another host has led, or after --ttl at the latest. SIGTERM, SIGINT and SIGQUIT end the
+    /// program; so does SIGHUP, if it ends COMMAND. COMMAND finds the number of its term in QUORLOCK_TERM. The number is larger
+    /// than all before, for storages that compare it.
     #[command(after_help = ELECT_TABLE, override_usage = "quorlock elect [OPTIONS] NAME [--] COMMAND [ARGS]...")]
     Elect(Elect),
-    /// Prints who leads an election
+    /// Prints the leader of an election
     #[command(after_help = LEADER_TABLE)]
     Leader(Leader),
     /// Prints the holder of a lock, as each master and the quorum see it
@@ -121,7 +122,7 @@ impl Command {
 
 #[derive(Args, Debug)]
 pub(crate) struct Run {
-    /// How long the lock stays held after this machine crashes [default: 10s]
+    /// The time for which the lock stays held after this machine crashes [default: 10s]
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) ttl: Option<Duration>,
 
@@ -190,7 +191,7 @@ pub(crate) struct Run {
 /// The options of all commands that run COMMAND under a lock.
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct Keeping {
-    /// How long COMMAND has from SIGTERM to SIGKILL when the lock is about to be lost [default: a quarter of the TTL]
+    /// The time that COMMAND has from SIGTERM to SIGKILL when the lock is about to be lost [default: a quarter of the TTL]
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) grace: Option<Duration>,
 
@@ -208,7 +209,7 @@ pub(crate) struct Keeping {
     pub(crate) pass_passwords: bool,
 }
 
-/// The options of `flock` that are written otherwise here.
+/// The options of `flock` that `quorlock run` spells differently.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "As with flock")]
 pub(crate) struct Flock {
@@ -245,7 +246,7 @@ pub(crate) struct Flock {
 }
 
 impl Flock {
-    /// Returns the text to show for an option that means something else here: it names the one to write.
+    /// Returns the message for an option of `flock` that `quorlock run` does not take. It names the replacement.
     pub(crate) fn refused(&self) -> Option<&'static str> {
         if self.no_fork {
             Some(
@@ -326,7 +327,7 @@ pub(crate) struct Elect {
     #[arg(long, value_name = "TEXT")]
     pub(crate) value: Option<OsString>,
 
-    /// How long no host leads after the leader's machine crashes [default: 2s]
+    /// The time for which no host leads after the leader's machine crashes [default: 2s]
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) ttl: Option<Duration>,
 
@@ -410,7 +411,7 @@ pub(crate) struct Unlock {
     #[arg(long, required_unless_present = "ask")]
     pub(crate) force: bool,
 
-    /// Asks the holder to give the lock up, which it does when it can, or not at all: `run` says so, or ends COMMAND (--on-asked)
+    /// Asks the holder to give the lock up when it can, or not at all: `run` reports the request, or ends COMMAND (--on-asked)
     #[arg(long, conflicts_with = "force")]
     pub(crate) ask: bool,
 
@@ -452,7 +453,7 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=3_600))]
     pub(crate) seconds: u16,
 
-    /// How many threads take locks at a time, 1 to 1000
+    /// The number of threads that take locks at a time, 1 to 1000
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=1_000))]
     pub(crate) threads: u16,
 
@@ -460,7 +461,7 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=10_000))]
     pub(crate) locks: Option<u16>,
 
-    /// How many clients want one lock, each like a separate process, 1 to 100
+    /// The number of clients that want one lock, each like a separate process, 1 to 100
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=100))]
     pub(crate) clients: u16,
 
@@ -474,15 +475,15 @@ pub(crate) struct Bench {
 
 #[derive(Args, Debug)]
 pub(crate) struct Demo {
-    /// How many items there are, 10 to 1000000
+    /// The number of items, 10 to 1000000
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(10..=1_000_000))]
     pub(crate) stock: u32,
 
-    /// How many clients sell them, each like a separate process, 1 to 100
+    /// The number of clients that sell them, each like a separate process, 1 to 100
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=100))]
     pub(crate) clients: u16,
 
-    /// How many threads each client has, 1 to 100
+    /// The number of threads of each client, 1 to 100
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=100))]
     pub(crate) threads: u16,
 
@@ -492,9 +493,9 @@ pub(crate) struct Demo {
 
 #[derive(Args, Debug)]
 pub(crate) struct Exec {
-    /// The number of the pipe in which its keeper tells it to
+    /// The number of the pipe by which its keeper tells it to go on
     pub(crate) pipe: i32,
-    /// The number of the pipe in which it tells its keeper that it begins
+    /// The number of the pipe by which it tells its keeper that it begins
     pub(crate) begins: i32,
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     pub(crate) command: Vec<OsString>,
@@ -508,7 +509,7 @@ pub(crate) struct Watchdog {
     pub(crate) on_lost: OnLost,
     /// The process id of its keeper
     pub(crate) keeper: i32,
-    /// The number of the pipe that has what it needs to give the lock back
+    /// The number of the pipe with the data by which it gives the lock back
     pub(crate) gives_back: Option<i32>,
 }
 

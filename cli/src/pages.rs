@@ -9,7 +9,7 @@ use crate::options::Options;
 use crate::tell::print;
 
 const NAME: &str = "quorlock";
-/// How to run masters. The library's documentation has it as well.
+/// The manual for operators. The library's documentation has it as well.
 const OPERATIONS: &str = include_str!("../OPERATIONS.md");
 
 pub(crate) fn completions(shell: Shell) -> Result<u8, Failure> {
@@ -33,7 +33,7 @@ pub(crate) fn man(name: Option<&str>) -> Result<u8, Failure> {
             let command = program.find_subcommand(name).filter(|command| !command.is_hide_set());
             let unknown =
                 || Failure::own(format!("there is no command {name}; quorlock --help lists them"));
-            // As `man quorlock-run` finds it.
+            // The title under which `man quorlock-run` finds the page.
             Man::new(command.ok_or_else(unknown)?.clone()).title(format!("{NAME}-{name}"))
         }
     };
@@ -43,7 +43,7 @@ pub(crate) fn man(name: Option<&str>) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// A page in Markdown as it is read without a browser: of a link its text is left, and an address on the web behind that.
+/// A page in Markdown as it is read without a browser: a link becomes its text, followed by its address if that is on the web.
 fn without_links(page: &str) -> String {
     let mut plain = String::new();
     let mut rest = page;

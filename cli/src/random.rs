@@ -1,8 +1,8 @@
-//! Numbers that nobody else has, for names.
+//! Random numbers for names that no other process has.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
-/// The system's, by way of what makes hash maps differ.
+/// A random number of the system, by way of the seeds of hash maps.
 pub(crate) fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }

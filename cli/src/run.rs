@@ -27,20 +27,20 @@ use give_back::GivesBack;
 use keeper::{Job, grace_within, warned_before};
 use waiting::Waiting;
 
-/// By how much less than its TTL a lock is valid, where nothing else is said.
+/// Difference between the TTL of a lock and its validity, in addition to the drift, if no setting changes it.
 const TOLERANCE: Duration = Duration::from_millis(100);
 
 pub(crate) use elect::elect;
 pub(crate) use group::exec;
 pub(crate) use watchdog::watchdog;
 
-/// Waits for the lock, runs the command, and returns how it has ended.
+/// Waits for the lock, runs the command, and returns its end.
 pub(crate) fn run(options: &Run) -> Result<End, Failure> {
     let Run { name, keeping, on_lost, free_failed, .. } = options;
     check(options)?;
     let command = &options.command();
     program::find(command)?;
-    // Before any thread is there: each would get signals.
+    // Set up before any thread starts, since each thread would get signals.
     let signals = signals::listen()?;
     write_by_a_thread().map_err(Failure::own)?;
     let configured = options.set.configured()?;
@@ -54,7 +54,7 @@ pub(crate) fn run(options: &Run) -> Result<End, Failure> {
     let grace = grace_within(keeping.grace, *on_lost, validity);
     let margin = grace.as_ref().ok().and_then(|grace| warned_before(*grace, validity));
     let client = client(configured, options, margin)?;
-    // Before a lock is taken that `--min-hold` would keep. For how long it is valid is known only then.
+    // Checked before a lock is taken that `--min-hold` would keep. The keeper checks it again, with the validity of the lock.
     grace?;
     let shown = &quoted_names(options.names());
     let any_kind = &client.multi_mutex(options.names().map(bytes));
@@ -69,7 +69,7 @@ pub(crate) fn run(options: &Run) -> Result<End, Failure> {
         on_asked: keeping.on_asked.unwrap_or(OnAsked::Tell),
         frees_failed: *free_failed,
         secrets: if keeping.pass_passwords { Vec::new() } else { with_passwords() },
-        // Nobody knows what a command has done whose keeper was killed, so a minimum stands.
+        // After the keeper is killed, nobody knows if the command has failed, so a minimum stands.
         gives_back: (!keeps || *free_failed).then(|| GivesBack {
             set: options.set.clone(),
             password,
@@ -110,7 +110,7 @@ pub(crate) fn run(options: &Run) -> Result<End, Failure> {
     }
 }
 
-/// Makes sure that the options go together.
+/// Checks that the options fit together.
 fn check(options: &Run) -> Result<(), Failure> {
     let wrong = if let Some(refused) = options.flock.refused() {
         refused
@@ -135,7 +135,7 @@ fn client(
     let margin = margin.filter(|_| !configured.has_risk_margin);
     let mut builder = configured.with_ttl();
     if !has_no_quorum_timeout {
-        // How long to wait says `--wait`, whatever it is waited for.
+        // Only `--wait` limits the wait, for whatever reason the lock is not granted.
         builder = builder.no_quorum_timeout(Duration::MAX);
     }
     if let Some(ttl) = options.ttl {

@@ -1,4 +1,4 @@
-//! The client, by the file, the environment and the options, the later of which come before the earlier.
+//! The client, configured by the file, the environment and the options. A later one of these overrides an earlier one.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -14,26 +14,26 @@ use crate::exit::Failure;
 use crate::options::Set;
 use crate::words;
 
-/// The TTL of a client for which none is set.
+/// Default TTL of a client.
 const TTL: Duration = Duration::from_secs(10);
 
-/// Read where no other file is named, if it is there.
+/// The file that is read if no other file is named, and if it exists.
 const FILE: &str = "/etc/quorlock.toml";
 
 /// The settings of a client.
 #[derive(Default)]
 pub(crate) struct Configured {
-    /// Not checked yet.
+    /// Not validated yet.
     pub(crate) builder: Builder,
     /// The TTL, if the file has one.
     ttl: Option<Duration>,
     /// The longest TTL, if the user has set it.
     max_ttl: Option<Duration>,
-    /// The user has said how long a majority may be out of reach.
+    /// True if the user has set the time for which a majority may be out of reach.
     pub(crate) has_no_quorum_timeout: bool,
-    /// The file has a minimum for which a lock is kept.
+    /// True if the file sets a minimum time for which a lock is kept.
     pub(crate) has_min_hold: bool,
-    /// The file says how long before the end of a lock the user is warned.
+    /// True if the file sets the time before the end of a lock at which the user is warned.
     pub(crate) has_risk_margin: bool,
     /// The password that the user was asked for.
     pub(crate) asked_password: Option<String>,
@@ -44,7 +44,7 @@ impl Set {
         self.configured_by(|| self.ask_password.then(ask_password).transpose())
     }
 
-    /// The same with a password that `ask` knows.
+    /// The same, with a password from `ask`.
     pub(crate) fn configured_by(
         &self,
         ask: impl FnOnce() -> Result<Option<String>, Failure>,
@@ -87,7 +87,7 @@ impl Set {
         })
     }
 
-    /// Those of the file that no option changes.
+    /// The settings of the file that no option overrides.
     fn without_given(&self, mut settings: Vec<String>) -> Vec<String> {
         let given = [
             ("nodes", !self.nodes.is_empty()),
@@ -104,14 +104,14 @@ impl Set {
         settings
     }
 
-    /// Whether this call or its environment says which masters are meant, or in which file that is.
+    /// Returns true if this call or its environment names the masters, or a file with them.
     pub(crate) fn is_named(&self) -> bool {
         !self.nodes.is_empty()
             || self.config.is_some()
             || ["QUORLOCK_CONFIG", "QUORLOCK_NODES"].into_iter().any(|it| environment(it).is_some())
     }
 
-    /// The settings that the options have.
+    /// Applies the settings of the options to `builder`.
     pub(crate) fn tuned(&self, mut builder: Builder) -> Result<Builder, Failure> {
         if let Some(prefix) = &self.key_prefix {
             builder = builder.key_prefix(prefix);
@@ -143,12 +143,12 @@ impl Set {
         Ok(builder)
     }
 
-    /// The settings of clients without an option for a TTL: theirs is no longer than `--max-ttl`, or that of the file, allows.
+    /// The settings of a client for a command without `--ttl`. Its TTL is no longer than `--max-ttl`, or `max_ttl` of the file.
     pub(crate) fn builder(&self) -> Result<Builder, Failure> {
         Ok(self.configured()?.with_ttl())
     }
 
-    /// The same of masters that nobody has named.
+    /// The same for masters that the user has not named.
     pub(crate) fn tuned_for(&self, builder: Builder) -> Result<Builder, Failure> {
         let (builder, max_ttl) = (self.tuned(builder)?, self.max_ttl);
         Ok(Configured { builder, max_ttl, ..Configured::default() }.with_ttl())
@@ -159,14 +159,14 @@ impl Set {
     }
 }
 
-/// A terminal that shows nothing of what is typed, until this is dropped.
+/// A terminal without echo of the input, until this is dropped.
 struct Silent {
     terminal: File,
     before: Termios,
 }
 
 impl Silent {
-    /// `None`: there is no terminal.
+    /// Switches off the echo of the terminal; `None` if there is no terminal.
     fn new() -> Option<Self> {
         let terminal = File::open("/dev/tty").ok()?;
         let before = tcgetattr(&terminal).ok()?;
@@ -179,13 +179,13 @@ impl Silent {
 
 impl Drop for Silent {
     fn drop(&mut self) {
-        // Nothing can be done about a terminal that has gone.
+        // An error means that the terminal has gone, and is ignored.
         let _ = tcsetattr(&self.terminal, OptionalActions::Now, &self.before);
     }
 }
 
 fn ask_password() -> Result<String, Failure> {
-    // Before the question: some type the answer at once.
+    // Switched off before the question, since some users type the answer at once.
     let _silent = Silent::new();
     rpassword::prompt_password("Password of the masters: ").map_err(|error| match error.kind() {
         ErrorKind::Interrupted => {
@@ -199,24 +199,24 @@ fn ask_password() -> Result<String, Failure> {
 }
 
 impl Configured {
-    /// The TTL of the file; else the usual one, or the longest that the masters allow if that is shorter.
+    /// The TTL of the file, or else the default. The default is cut to the longest TTL that the masters allow.
     pub(crate) fn ttl(&self) -> Duration {
         self.ttl.unwrap_or_else(|| self.max_ttl.map_or(TTL, |max_ttl| max_ttl.min(TTL)))
     }
 
-    /// The settings with that TTL.
+    /// Returns the settings with that TTL.
     pub(crate) fn with_ttl(self) -> Builder {
         let ttl = self.ttl();
         self.builder.ttl(ttl)
     }
 }
 
-/// A variable of the environment. An empty one is as good as none.
+/// Returns a variable of the environment. An empty one counts as missing.
 fn environment(name: &str) -> Option<OsString> {
     std::env::var_os(name).filter(|value| !value.is_empty())
 }
 
-/// The variables of the environment that tell a password of the masters.
+/// The variables of the environment that contain a password of the masters.
 pub(crate) fn with_passwords() -> Vec<&'static str> {
     let nodes = std::env::var_os("QUORLOCK_NODES").unwrap_or_default();
     let nodes = nodes.to_string_lossy();
@@ -226,27 +226,27 @@ pub(crate) fn with_passwords() -> Vec<&'static str> {
     nodes.into_iter().chain(["QUORLOCK_PASSWORD"]).collect()
 }
 
-/// A name as the system has given it, which may be any bytes.
+/// A name as the system passes it: any bytes.
 pub(crate) fn bytes(name: &OsStr) -> &[u8] {
     std::os::unix::ffi::OsStrExt::as_bytes(name)
 }
 
-/// What is read of a file.
+/// The result of reading a file.
 #[derive(Default)]
 struct Read {
     configured: Configured,
-    /// The names that it has.
+    /// Names of the settings in the file.
     settings: Vec<String>,
 }
 
-/// The settings in a file that `names_it`.
+/// Reads a file that `names_it` refers to, and fails if the file does not exist.
 fn is_there(file: &Path, names_it: &str) -> Result<Read, Failure> {
     read(file)?.ok_or_else(|| {
         Failure::own(format!("the file {} of {names_it} does not exist", file.display()))
     })
 }
 
-/// The settings in a file; `None`: there is no such file.
+/// Reads the settings in a file; `None` if there is no such file.
 fn read(file: &Path) -> Result<Option<Read>, Failure> {
     let text = match fs::read_to_string(file) {
         Ok(text) => text,
@@ -282,7 +282,7 @@ fn read(file: &Path) -> Result<Option<Read>, Failure> {
     Ok(Some(Read { configured, settings: table.into_iter().map(|(name, _)| name).collect() }))
 }
 
-/// A message without the value that it quotes, for that may be a password, or be meant for one.
+/// A message without the value that it quotes, since that may be a password, or be meant for one.
 fn without_value(message: &str, setting: Option<&str>) -> String {
     let quotes = ["invalid type: ", "invalid value: ", "unknown variant "];
     match message.rsplit_once(", expected ") {
@@ -311,7 +311,7 @@ fn has_password(url: &str) -> bool {
     login.contains(':') || rest.contains("pass=")
 }
 
-/// Everybody on the machine can read the options of its programs.
+/// Rejects a URL with a password, since everybody on the machine can read the options of a program.
 fn without_password(url: &str) -> Result<(), Failure> {
     match has_password(url) {
         false => Ok(()),

@@ -1,4 +1,4 @@
-//! The signals that come, as messages.
+//! Signals as messages on a channel.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,19 +12,19 @@ use signal_hook::iterator::Signals;
 use crate::clock;
 use crate::exit::{End, Failure};
 
-/// Signals that are not for the command, or cannot be heard.
+/// Signals that are not meant for the command, or cannot be caught.
 const KEPT: [Signal; 16] = [
     Signal::SIGKILL,
     Signal::SIGSTOP,
-    // These two are of this process's own children, and its own writes.
+    // These two are about this process's own children and its own writes.
     Signal::SIGCHLD,
     Signal::SIGPIPE,
-    // The job's: this process is suspended and resumed along with the command.
+    // Job control: this process is suspended and resumed along with the command.
     Signal::SIGTSTP,
     Signal::SIGTTIN,
     Signal::SIGTTOU,
     Signal::SIGCONT,
-    // They tell of a fault of this process itself, or of a file of its own that is too large.
+    // They report a fault of this process itself, or a file of its own that is too large.
     Signal::SIGSEGV,
     Signal::SIGBUS,
     Signal::SIGILL,
@@ -35,11 +35,11 @@ const KEPT: [Signal; 16] = [
     Signal::SIGXFSZ,
 ];
 
-/// Signals that a user or a supervisor sends to end a program. They are for the whole of a command.
+/// Signals that a user or a supervisor sends to end a program. They are meant for all of a command.
 pub(crate) const ENDING: [Signal; 4] =
     [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT];
 
-/// Signals that do not end the wait for the lock: they are for the command, or end no program.
+/// Signals that do not end the wait for the lock: they are meant for the command, or end no program.
 const HARMLESS: [Signal; 5] =
     [Signal::SIGUSR1, Signal::SIGUSR2, Signal::SIGWINCH, Signal::SIGURG, Signal::SIGIO];
 
@@ -67,25 +67,25 @@ fn real_time() -> Range<i32> {
 /// The number of the last signal that came to end a program; 0: none.
 static CAME: LazyLock<Arc<AtomicUsize>> = LazyLock::new(Arc::default);
 
-/// More are never waiting, since each is looked at at once.
+/// Capacity of the channel. It never fills up, since each signal is handled at once.
 const WAITING: usize = 64;
 
-/// The signals from now on that a command and its keeper need. Those that were ignored when the program was started, as by
-/// `nohup`, are ignored by the command as well, and by the wait for the lock.
+/// Receives from now on the signals that a command and its keeper need. Signals that were ignored when the program was started, as
+/// by `nohup`, are ignored by the command and by the wait for the lock as well.
 pub(crate) fn listen() -> Result<Receiver<Signal>, Failure> {
-    // Caught and not blocked: what is blocked would be blocked in the command, too.
+    // Caught, not blocked: the command would inherit a blocked signal.
     let own = [Signal::SIGTSTP, Signal::SIGXFSZ];
     let heard = passed_on().chain(own).map(|signal| signal as i32).chain(real_time());
     hear(not_ignored(heard).chain([Signal::SIGCHLD as i32]))
 }
 
-/// The signals from now on that end a program, without those that were ignored when it was started.
+/// Receives from now on the signals that end a program, except those that were ignored when it was started.
 pub(crate) fn listen_to_ending() -> Result<Receiver<Signal>, Failure> {
     hear(not_ignored(ENDING.into_iter().map(|signal| signal as i32)))
 }
 
-/// From now on a signal that ends a program ends this one, also the first process of a container: the kernel keeps from that each
-/// signal for which it has no handler.
+/// Has the signals that end a program end this one from now on, even if it is the first process of a container. The kernel
+/// withholds from that process each signal without a handler.
 pub(crate) fn end_by_signals() -> Result<(), Failure> {
     let signals = listen_to_ending()?;
     let ends = move || {
@@ -112,7 +112,8 @@ fn hear(heard: impl Iterator<Item = i32>) -> Result<Receiver<Signal>, Failure> {
     let (sender, received) = bounded(WAITING);
     let waits = move || {
         for signal in signals.forever() {
-            // A real-time signal can be sent by its name only, and has none. It would end a program that does not know it.
+            // A signal can be sent only by its name, and a real-time signal has none. Without a handler it ends a program, as
+            // SIGTERM does.
             let signal = Signal::try_from(signal).unwrap_or(Signal::SIGTERM);
             if sender.send(signal).is_err() {
                 return;
@@ -123,27 +124,27 @@ fn hear(heard: impl Iterator<Item = i32>) -> Result<Receiver<Signal>, Failure> {
     Ok(received)
 }
 
-/// The last signal that came to end a program. It is known here at once, and as a message a moment later.
+/// Returns the last signal that came to end a program. It is known by this function at once, and as a message a moment later.
 pub(crate) fn that_came_to_end() -> Option<Signal> {
     i32::try_from(CAME.load(Ordering::SeqCst)).ok().and_then(|number| Signal::try_from(number).ok())
 }
 
-/// Forgets the signal that came to end a program: it was for a command that has ended, and did not end it.
+/// Forgets the last such signal: it was meant for a command that survived it, and that has ended since.
 pub(crate) fn forget_ending() {
     CAME.store(0, Ordering::SeqCst);
 }
 
 /// The signals that this process ignores, a bit for each: it inherited them from the process that started it.
 fn ignored() -> u64 {
-    // Where the system has no such file, nobody knows.
+    // Without such a file, no signal counts as ignored.
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mut lines = status.lines();
     let set = lines.find_map(|line| line.strip_prefix("SigIgn:"));
     set.and_then(|set| u64::from_str_radix(set.trim(), 16).ok()).unwrap_or(0)
 }
 
-/// From now on nothing but SIGKILL ends this process, which starts no other one, or a fault of its own.
+/// Blocks all signals, so that only SIGKILL or a fault of its own ends this process. It starts no other process.
 pub(crate) fn block_signals() {
-    // The system leaves out those that cannot be blocked.
+    // The system skips the signals that cannot be blocked.
     let _ = SigSet::all().thread_block();
 }

@@ -1,4 +1,4 @@
-//! What the program says and prints.
+//! The program's messages and output.
 
 use std::ffi::OsStr;
 use std::fmt::Display;
@@ -15,36 +15,36 @@ use rustix::termios::tcgetwinsize;
 use crate::clock;
 use crate::exit::Failure;
 
-/// More messages than one run has. Further ones are dropped.
+/// Capacity of the queue of messages, more than one run has. Further messages are dropped.
 const MOST: usize = 64;
-/// How long the end of the program waits for a reader of its messages.
+/// Time for which the end of the program waits for a reader of its messages.
 const READ_WITHIN: Duration = Duration::from_millis(300);
 
-/// How many columns a terminal has that does not say so.
+/// Width that is assumed of a terminal that does not report its own, in columns.
 const COLUMNS: usize = 80;
-/// So many names of a lock are shown at most.
+/// Maximum number of names of a lock that are shown.
 const NAMES: usize = 4;
 
-/// A line stands on the terminal.
+/// True while a line is shown on the terminal.
 static HAS_LINE: AtomicBool = AtomicBool::new(false);
 
-/// Where messages go while a command runs.
+/// Receiver of the messages while a command runs.
 static WRITER: OnceLock<Sender<Message>> = OnceLock::new();
 
 enum Message {
     Text(String),
-    /// The line at the cursor from now on; empty: none. The next message takes its place.
+    /// The line at the cursor from now on; an empty one removes it. The next message takes its place.
     Line(String),
-    /// All before it are written, once this is dropped.
+    /// Dropped once all messages before it are written.
     Last(Sender<()>),
 }
 
-/// Has messages written by a thread of their own from now on: a full pipe or a terminal that is halted (Ctrl-S) blocks whoever
-/// writes there, and must not keep a command from being ended.
+/// Has messages written by a thread of their own from now on. A full pipe or a halted terminal (Ctrl-S) blocks its writer, and must
+/// not delay the end of a command.
 pub(crate) fn write_by_a_thread() -> io::Result<()> {
     let (sender, messages) = bounded(MOST);
     let writes = move || {
-        // Else a terminal with `stty tostop` suspends a process in the background that writes to it.
+        // Without this, a terminal with `stty tostop` suspends a process in the background that writes to it.
         let _ = SigSet::from_iter([Signal::SIGTTOU]).thread_block();
         let mut has_line = false;
         for message in messages {
@@ -70,8 +70,7 @@ pub(crate) fn write_by_a_thread() -> io::Result<()> {
     Ok(())
 }
 
-/// Writes a message to standard error. An error there is ignored: the reader may have ended, and the command must be ended
-/// all the same.
+/// Writes a message to standard error. An error is ignored: the reader may have ended, and the command must still be ended.
 pub(crate) fn tell(message: impl Display) {
     let text = format!("quorlock: {message}\n");
     match WRITER.get() {
@@ -80,7 +79,7 @@ pub(crate) fn tell(message: impl Display) {
     }
 }
 
-/// Shows a line on the terminal until the next message. A terminal that is halted keeps the line that it has, and has room for
+/// Shows a line on the terminal until the next message. A halted terminal keeps its present line, so that the queue has room for
 /// messages that matter more.
 pub(crate) fn show_line(line: impl Display) {
     if let Some(writer) = WRITER.get().filter(|writer| writer.is_empty()) {
@@ -89,7 +88,7 @@ pub(crate) fn show_line(line: impl Display) {
     }
 }
 
-/// Takes the line away again, before anybody else writes there.
+/// Removes the line, before anything else is written to the terminal.
 pub(crate) fn clear_line() {
     let writer = WRITER.get().filter(|_| HAS_LINE.swap(false, Ordering::Relaxed));
     if let Some(writer) = writer {
@@ -98,14 +97,14 @@ pub(crate) fn clear_line() {
     }
 }
 
-/// Returns true if a user sees what is told, on a terminal that this process has in the foreground. A job in the background must
+/// Returns true if a user sees the messages: on a terminal that this process has in the foreground. A job in the background must
 /// not write on the line in which the shell reads.
 pub(crate) fn has_terminal() -> bool {
     stderr().is_terminal() && tcgetpgrp(stderr()) == Ok(getpgrp())
 }
 
-/// A line that takes the place of the one on which the cursor stands, and is taken away by an empty one. It has no codes that a
-/// terminal might not know, and is cut off where it would need a second row.
+/// A line that replaces the one at the cursor; an empty line removes it. It has no codes that a terminal might not know, and is cut
+/// off where it would need a second row.
 pub(crate) fn on_one_line(line: &str) -> String {
     let columns = tcgetwinsize(stderr()).map_or(0, |size| usize::from(size.ws_col));
     let room = if columns == 0 { COLUMNS } else { columns }.saturating_sub(1);
@@ -118,7 +117,7 @@ pub(crate) fn on_one_line(line: &str) -> String {
     format!("\r{shown:room$}\r")
 }
 
-/// A name as people read it: in quotes, and escaped where it is not printable.
+/// A name for people: in quotes, with escapes for bytes that are not printable.
 pub(crate) fn quoted(name: &[u8]) -> String {
     match std::str::from_utf8(name) {
         Ok(text) => format!("\"{}\"", text.escape_debug()),
@@ -142,7 +141,7 @@ pub(crate) fn quoted_names<'a>(names: impl IntoIterator<Item = &'a OsStr>) -> St
     }
 }
 
-/// A time as people read it, in whole seconds.
+/// A time for people, in whole seconds.
 pub(crate) fn seconds(time: Duration) -> String {
     let seconds = time.as_secs();
     match (seconds / 3_600, seconds / 60 % 60, seconds % 60) {
@@ -157,7 +156,7 @@ pub(crate) fn tenths(time: Duration) -> String {
     format!("{:.1} s", time.as_secs_f64())
 }
 
-/// Waits until all messages are written, for a moment at most.
+/// Waits until all messages are written, at most for `READ_WITHIN`.
 pub(crate) fn flush() {
     let Some(writer) = WRITER.get() else { return };
     let (written, is_written) = bounded::<()>(0);
@@ -170,7 +169,7 @@ fn write(text: &str) {
     let _ = stderr().write_all(text.as_bytes());
 }
 
-/// Prints to standard output. A reader that has closed it, such as `head`, is no error.
+/// Prints to standard output. A closed pipe, as after `head`, is not an error.
 pub(crate) fn print(text: impl Display) -> Result<(), Failure> {
     match writeln!(stdout(), "{text}") {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Failure::own(error)),

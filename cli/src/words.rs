@@ -1,26 +1,26 @@
-//! The names by which the library's messages call settings, calls and sections here: options, commands and `quorlock man`.
+//! The names of settings, calls and sections in the library's messages: options, commands and `quorlock man`.
 
 use std::sync::OnceLock;
 
 use quorlock::Term;
 
-/// The settings that the file has and no option changes.
+/// The settings in the file that no option overrides.
 static IN_FILE: OnceLock<Vec<String>> = OnceLock::new();
 
-/// Has the library's messages speak of this program. To be called before anything else.
+/// Has the library's messages use the terms of this program. It must be called before anything else.
 pub(crate) fn speak() {
     let is_in_file =
         |setting: &str| IN_FILE.get().is_some_and(|all| all.iter().any(|one| one == setting));
     quorlock::set_terms(move |term| word(term, is_in_file));
 }
 
-/// Settings that come from the file have the file's names from now on.
+/// Has messages use the file's names for these settings, which come from the file.
 pub(crate) fn are_in_file(settings: Vec<String>) {
-    // One call of the program reads one file.
+    // Set once, since one call of the program reads one file.
     let _ = IN_FILE.set(settings);
 }
 
-/// `None` is the library's own word, which is that of the file as well.
+/// Returns the program's word for a term. `None` keeps the library's own word, which is also that of the file.
 fn word(term: Term, is_in_file: impl Fn(&str) -> bool) -> Option<String> {
     match term {
         Term::Setting(name) if is_in_file(name) => None,
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
     use crate::options::Options;
 
-    /// Whatever the library has to say.
+    /// Covers all terms of the library.
     #[test]
     fn each_term_is_something_of_the_program() {
         let program = Options::command();

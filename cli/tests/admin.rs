@@ -1,4 +1,4 @@
-//! What operators ask for.
+//! The commands for operators.
 
 use serde_json::Value;
 
@@ -78,7 +78,7 @@ fn unlock_asks_for_force_and_says_whether_anybody_had_it() {
     let begins =
         format!("quorlock: \"job\" is taken from its holder, {owner}, and others can take it");
     assert!(told.starts_with(&begins), "{told}");
-    // It has at most the default TTL of 10 s, and renews it when a third of that is over.
+    // The default TTL is 10 s, and a renewal is due when a third of it is over.
     let times: Vec<f64> = told
         .split(" for ")
         .skip(1)
@@ -86,7 +86,7 @@ fn unlock_asks_for_force_and_says_whether_anybody_had_it() {
         .collect();
     let [renewal, end] = times[..] else { panic!("{told}") };
     assert!(renewal > 0.0 && renewal <= 3.4 && end > renewal && end <= 10.0, "{told}");
-    // Nobody works on where the lock is only kept.
+    // Nobody works on under a lock that is only kept.
     ends_with(&world.output(&["run", "--min-hold", "1h", "done", "--", "true"]), 0);
     let output = world.output(&["unlock", "--force", "done"]);
     ends_with(&output, 0);
@@ -103,7 +103,7 @@ fn unlock_asks_the_holder_which_goes_on_or_ends_its_command() {
     for wrong in [&["--ask", "--force", "job"][..], &["--force", "--reason", "x", "job"]] {
         ends_with(&world.output(&[&["unlock"], wrong].concat()), 125);
     }
-    // A command that heeds no SIGTERM, and ends when it is let go.
+    // A command that ignores SIGTERM, and ends when the test allows it.
     let script =
         "trap 'echo told >> told' TERM; echo $$ > pid; while ! [ -e go ]; do sleep 0.05; done";
     for (options, says) in [
@@ -138,7 +138,7 @@ fn unlock_asks_the_holder_which_goes_on_or_ends_its_command() {
     assert_eq!(read(&world.folder.path("told")), "told\n", "the second one, once");
 }
 
-/// A lock that is held, and that all masters have forgotten, is not about to be free.
+/// A held lock that all masters have forgotten is not about to be free.
 #[test]
 fn status_in_quarantine_says_that_nobody_gets_the_lock_and_not_when() {
     let mut world = World::new();
@@ -173,7 +173,7 @@ fn status_tells_the_kind_and_the_queue() {
     assert_eq!((&calls["held_as"], &calls["permits"]), (&"semaphore".into(), &5.into()));
     let _config = world.hold(&["--kind", "read", "config"]);
     assert_eq!(holder("config")["held_as"], "read");
-    // Nobody counts those who wait for locks of these kinds.
+    // Waiters for locks of these kinds are not counted.
     assert_eq!([waiting_for("calls"), waiting_for("config")], [Value::Null, Value::Null]);
     assert_eq!(json("config")["names"][0]["nodes"][0]["waiting"], Value::Null);
     let _printer = world.hold(&["--kind", "fair", "printer"]);

@@ -1,10 +1,10 @@
-//! Masters are admitted at once where no lock can be held, and else only by force.
+//! Masters are admitted at once where no lock can be held, and otherwise only by force.
 
 use crate::program::{Folder, LIMIT, World, ends_with, printed, program, told};
 use crate::support::{Servers, wait_until};
 use std::process::Output;
 
-/// A longest TTL that servers outlive soon.
+/// A longest TTL that is short enough for a test to wait for it.
 const SETTINGS: &str = "max_ttl = \"5s\"\nnode_timeout = \"1s\"\n";
 
 struct Set {
@@ -32,7 +32,7 @@ impl Set {
         program.args(options).output().expect("the program starts")
     }
 
-    /// Until each server has run for longer than a lock lives.
+    /// Waits until each server has run for longer than a lock lives.
     fn outlive(&self) {
         let seconds = |i: usize| {
             let redis::Value::BulkString(info) = self.servers[i].command(&["INFO", "server"])
@@ -75,7 +75,7 @@ fn masters_that_have_outlived_every_lock_need_no_force() {
     }
 }
 
-/// The one that stays grants to no new client: its clock can be compared with those of new masters only, and they show nothing.
+/// The master that stays grants to no new client: its clock can be compared only with those of new masters, which show nothing.
 #[test]
 fn masters_that_take_the_places_of_others_need_no_force() {
     let set = Set { servers: Servers::start(5), folder: Folder::new() };
@@ -90,7 +90,7 @@ fn masters_that_take_the_places_of_others_need_no_force() {
     ends_with(&set.output_of([0, 3, 4], &["run", "-n", "job", "--", "true"]), 0);
 }
 
-/// Such as masters without persistence that were restarted: they are as empty as new ones.
+/// An example is masters without persistence that were restarted: they are as empty as new ones.
 #[test]
 fn masters_that_were_started_just_now_need_force() {
     let world = World { servers: Servers::start(3), folder: Folder::new() };
@@ -118,12 +118,12 @@ fn a_key_of_a_lock_or_a_flush_needs_force() {
     set.is_refused("has lost keys since its start (by FLUSHALL");
 }
 
-/// A mark says that a master is in quarantine, and not why. Its clock may have been set, which ends keys.
+/// A mark says that a master is in quarantine, but not the reason. Its clock may have been set, which ends keys.
 #[test]
 fn a_quarantine_of_somebody_else_and_a_master_that_is_down_need_force() {
     let mut set = Set::start();
     set.outlive();
-    // It is not over before the next one looks.
+    // Long enough for the quarantine to last until the next check.
     set.folder.write("settings.toml", "max_ttl = \"1h\"\nnode_timeout = \"1s\"\n");
     ends_with(&set.output(&["run", "-n", "job", "--", "true"]), 122);
     set.is_refused("it was in quarantine before this client came");

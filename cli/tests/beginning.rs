@@ -1,4 +1,4 @@
-//! A failure between the grant and the command's first instruction keeps nobody else from the job.
+//! A failure between the grant and the command's first instruction leaves the lock free for other hosts.
 
 #![allow(clippy::print_stderr, reason = "a test that is left out says so")]
 
@@ -10,13 +10,13 @@ use std::process::{Command, Output};
 use crate::program::{LIMIT, Running, World, children, copy_file, ends_with, runs, send, told};
 use crate::support::wait_until;
 
-/// A job that is done once, on one of many hosts.
+/// Runs a job that one of many hosts is to do once.
 fn run(world: &World, options: &[&str], command: &[&str]) -> Output {
     let patient = ["run", "-n", "--node-timeout", "5s", "--min-hold", "1h"];
     world.output(&[&patient, options, &["job", "--"], command].concat())
 }
 
-/// A program of that file's text.
+/// Writes a program with that text.
 fn program(world: &World, name: &str, text: impl AsRef<[u8]>) {
     let (file, path) = (world.folder.path("text"), world.folder.path(name));
     fs::write(&file, text).expect("there is room");
@@ -24,7 +24,7 @@ fn program(world: &World, name: &str, text: impl AsRef<[u8]>) {
     fs::set_permissions(path, Permissions::from_mode(0o755)).expect("it is ours");
 }
 
-/// The program `true`, whose loader is not there; `None`: it has none.
+/// Returns the program `true` with a missing loader; `None` if the program has no loader.
 fn without_loader() -> Option<Vec<u8>> {
     let (from, to) = (b"/ld-linux", b"/no-linux");
     let mut bytes = fs::read("/bin/true").expect("it is there");
@@ -37,7 +37,7 @@ fn without_loader() -> Option<Vec<u8>> {
 fn a_command_that_the_system_does_not_run_frees_the_lock() {
     let world = World::new();
     program(&world, "busy", "#!/bin/sh\n");
-    // By a process of its own: one that another test starts would have the file open as well, for a moment.
+    // Written by a separate process: a process that another test starts would have the file open for a moment.
     let mut writes = Command::new("sh");
     writes.args(["-c", "exec 3>> busy; echo > open; exec sleep 600"]);
     let writes = Running::new(writes.current_dir(world.folder.path("")));
@@ -136,7 +136,8 @@ fn a_job_that_fails_is_free_for_another_host_if_the_user_says_so() {
     ends_with(&run(&world, &["--free-failed"], &["true"]), 120);
 }
 
-/// The program is stopped as soon as it has started what is to become the command, and told to end. Nothing of the command runs.
+/// The program is stopped as soon as it has started the process that is to become the command, and is told to end. Nothing of the
+/// command runs.
 #[test]
 fn a_command_whose_end_comes_before_its_beginning_does_not_begin() {
     let world = World::new();
@@ -156,13 +157,13 @@ fn a_command_whose_end_comes_before_its_beginning_does_not_begin() {
             assert!(!ran, "it ran");
             world.servers.wait_no_keys();
         } else {
-            // It may have begun, and then the lock is kept.
+            // The command may have begun, and then the lock is kept.
             ends_with(&world.output(&["unlock", "--force", "job"]), 0);
         }
     }
 }
 
-/// The watchdog was killed, and nobody else can be started.
+/// The watchdog was killed, and no other one can be started.
 #[test]
 fn a_command_that_nobody_can_watch_over_is_ended_before_the_lock_is_given_back() {
     let world = World::new();
@@ -184,7 +185,8 @@ fn a_command_that_nobody_can_watch_over_is_ended_before_the_lock_is_given_back()
     world.servers.wait_no_keys();
 }
 
-/// As in a container that may have few threads. The user has no other process, and each limit lets the program come further.
+/// This is the state of a container that may have few threads. The user has no other process, and each limit lets the program come
+/// further.
 #[test]
 fn a_process_that_may_start_no_further_one_frees_the_lock() {
     const USER: u32 = 54_321;

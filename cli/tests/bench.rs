@@ -11,7 +11,7 @@ const MEASUREMENTS: [&str; 4] =
 /// A busy machine answers late.
 const PATIENT: [&str; 2] = ["--node-timeout", "5s"];
 
-/// A run that has begun, and would go on for longer than any test.
+/// A run that has begun, and that would go on for longer than any test.
 fn begun(world: &World, options: &[&str]) -> Running {
     let running = world.start(&[&["bench", "--seconds", "3600"], options].concat());
     let measures = |key: &String| key.contains("quorlock-bench/") && key.ends_with("/0");

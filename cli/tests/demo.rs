@@ -1,4 +1,4 @@
-//! The demonstration, and what it leaves.
+//! The demonstration, and the files and processes that it leaves.
 
 use std::fs;
 use std::process::Command;
@@ -6,24 +6,24 @@ use std::process::Command;
 use crate::program::{Folder, LIMIT, Running, World, ends_with, printed, program, runs, told};
 use crate::support::wait_until;
 
-/// The demonstration with a folder for temporary files of its own.
+/// The demonstration, with its own folder for temporary files.
 fn demo(folder: &Folder, options: &[&str]) -> Command {
     let mut demo = program();
     demo.arg("demo").args(options).env("TMPDIR", folder.path(""));
     demo
 }
 
-/// It runs without end, and its masters are there.
+/// Starts a demonstration without end. Returns it with the process ids of its masters.
 fn begun(folder: &Folder) -> (Running, Vec<u32>) {
     let running = Running::new(&mut demo(folder, &["--stock", "1000000"]));
-    // The stock comes once all masters answer.
+    // The stock is written once all masters answer.
     wait_until("it sells", LIMIT, || left(folder).iter().any(|path| path.ends_with("/without")));
     let servers = servers(folder);
     assert_eq!(servers.len(), 5);
     (running, servers)
 }
 
-/// The processes that work in a folder below it.
+/// Returns the processes whose working folder is below that folder.
 fn servers(folder: &Folder) -> Vec<u32> {
     let all = fs::read_dir("/proc").expect("a Linux machine").flatten();
     let ids = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -33,7 +33,7 @@ fn servers(folder: &Folder) -> Vec<u32> {
     ids.filter(works_below).collect()
 }
 
-/// What is in the folder.
+/// Returns the files in the folder.
 fn left(folder: &Folder) -> Vec<String> {
     let mut folders = vec![folder.path("")];
     let mut found = Vec::new();

@@ -1,4 +1,4 @@
-//! What `doctor` finds: each check on masters that are as they should be, and on such as are not.
+//! The findings of `doctor`: each check on healthy masters, and on faulty ones.
 
 use std::process::Output;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +11,7 @@ use crate::program::{ends_with, printed, program, told};
 use crate::support::proxy::Proxy;
 use crate::support::{Server, Servers, access, fake};
 
-/// As patient as a busy machine needs it.
+/// Time limits for a busy machine.
 const PATIENT: [&str; 4] = ["--node-timeout", "2s", "--clock-tolerance", "1s"];
 
 fn run(command: &str, urls: &[String], options: &[&str]) -> Output {
@@ -20,7 +20,7 @@ fn run(command: &str, urls: &[String], options: &[&str]) -> Output {
     program.output().expect("the program starts")
 }
 
-/// What was found, and the exit code.
+/// The findings, and the exit code.
 struct Report(Value, i32);
 
 fn doctor_of(urls: &[String], options: &[&str]) -> Report {
@@ -43,7 +43,7 @@ impl Report {
         found.unwrap_or_else(|| panic!("{check}: {}", self.0)).clone()
     }
 
-    /// What that check has found of the node.
+    /// Returns the finding of that check about the node.
     fn node(&self, node: usize, check: &str) -> Value {
         self.of(&self.0["nodes"][node]["findings"], check)
     }
@@ -52,7 +52,7 @@ impl Report {
         self.of(&self.0["set"], check)
     }
 
-    /// All but that node are without a finding of that severity.
+    /// Checks that only that node has a finding of that severity.
     #[track_caller]
     fn is_only(&self, node: usize, check: &str, severity: &str, words: &str) {
         for i in 0..self.0["nodes"].as_array().expect("a list").len() {
@@ -65,7 +65,7 @@ impl Report {
     }
 }
 
-/// Not even a mark was written.
+/// Checks that the server has no keys, not even a mark.
 #[track_caller]
 fn is_empty(server: &Server) {
     assert_eq!(server.command(&["DBSIZE"]), redis::Value::Int(0), "it changes nothing");
@@ -124,7 +124,7 @@ fn one_server_under_two_addresses_is_found() {
     let values = [0, 1, 2].map(|node| report.node(node, "server")["value"].clone());
     assert_eq!(values, ["that of 3", "its own", "that of 1"]);
     assert_eq!(report.1, 2);
-    // By its address alone nobody is asked.
+    // `doctor` asks none of them, since their addresses alone show the fault.
     let output = run("doctor", &[servers.urls(), servers.urls()].concat(), &PATIENT);
     ends_with(&output, 125);
     assert!(told(&output).contains("nodes 1 and 3 are the same server"), "{}", told(&output));
@@ -173,7 +173,7 @@ fn a_clock_that_is_wrong_is_found() {
     assert_eq!((report.node(1, "clock")["value"].clone(), report.1), ("+3 s".into(), 1));
     servers[1].set_clock(-3);
     doctor(&servers, &[]).is_only(1, "clock", "warning", "behind the median of the nodes' clocks");
-    // A single one has this machine's beside it.
+    // For a single server, `doctor` compares the clock with that of this machine.
     let alone = doctor_of(&[servers[1].url()], &PATIENT);
     alone.is_only(0, "clock", "warning", "behind the clock of this machine");
 }
@@ -183,14 +183,14 @@ fn a_clock_that_goes_wrong_is_found() {
     let Some(servers) = Servers::start_with_clocks(3) else { return };
     let ended = AtomicBool::new(false);
     let report = thread::scope(|scope| {
-        // It gains a fifth of the time, until a minute has passed.
+        // The clock gains a fifth of the time, until a minute has passed.
         scope.spawn(|| {
             for step in 0..1_200 {
                 if ended.load(Ordering::Relaxed) {
                     break;
                 }
                 servers[0].set_clock_ms(10 * step);
-                // How fast it gains. Nothing is waited for.
+                // A rate of the clock, not a wait for an event.
                 thread::sleep(Duration::from_millis(50));
             }
         });
@@ -231,7 +231,7 @@ fn a_wrong_password_is_found_and_not_shown() {
     assert!(!format!("{text}{}", told(&output)).contains("wr0ng"), "{text}");
 }
 
-/// Of a server with a user that has the manual's rights, and those words besides.
+/// Reports on a server with a user that has the manual's rights, changed by those words.
 fn report_with(words: &[&str]) -> Report {
     let server = Server::start();
     let user = access::user("locker", "quorlock:", &access::example_commands());

@@ -1,4 +1,4 @@
-//! The commands of the pages do what the pages say.
+//! The commands in the documentation have the documented effects.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -11,7 +11,7 @@ const PAGES: [&str; 2] = [include_str!("../../README.md"), include_str!("../../d
 /// The scripts that the commands run.
 const SCRIPTS: [&str; 5] = ["deploy.sh", "report.sh", "sync", "stop", "migrate"];
 
-/// The lines of a page for the shell that begin with the program's name.
+/// Returns the shell lines of a page that begin with the program's name.
 fn commands(page: &str) -> impl Iterator<Item = &str> {
     let blocks = page.split("```sh\n").skip(1).filter_map(|rest| rest.split("```").next());
     blocks.flat_map(str::lines).filter(|line| line.starts_with("quorlock "))
@@ -26,13 +26,13 @@ fn each_command_of_the_pages_works() {
         let path = world.folder.write(script, &format!("#!/bin/sh\necho {script} >> ran\n"));
         fs::set_permissions(path, Permissions::from_mode(0o755)).expect("it is ours");
     }
-    // Time enough on a busy machine.
+    // Enough time on a busy machine.
     let settings = world.folder.write("quorlock.toml", "node_timeout = \"4s\"\n");
     let path = std::env::var("PATH").expect("there is one");
     let mut count = 0;
     for line in PAGES.into_iter().flat_map(commands) {
         count += 1;
-        // These run for long, and have tests of their own.
+        // These run for a long time, and have tests of their own.
         let long = ["quorlock bench", "quorlock demo", "quorlock elect"];
         let long = long.into_iter().find(|it| line.starts_with(it));
         let line = long.map_or(line.to_owned(), |it| line.replacen(it, &format!("{it} --help"), 1));
@@ -43,7 +43,7 @@ fn each_command_of_the_pages_works() {
         shell.env("QUORLOCK_CONFIG", &settings);
         let output = shell.output().expect("there is a shell");
         let code = output.status.code();
-        // The doctor's code says what it has found, and nobody leads here.
+        // The doctor's exit code depends on its findings, and the election has no leader.
         let is_fine = code == Some(0)
             || line.starts_with("quorlock doctor") && code <= Some(2)
             || line.starts_with("quorlock leader") && code == Some(1);

@@ -1,4 +1,4 @@
-//! `quorlock elect` runs a command on one host at a time, and `quorlock leader` says on which.
+//! `quorlock elect` runs a command on one host at a time, and `quorlock leader` names that host.
 
 #![allow(clippy::print_stderr, reason = "a test that is left out says so")]
 
@@ -20,7 +20,7 @@ fn stands(world: &World, host: &str) -> Running {
     world.start(&[&["elect"][..], &TTL, &options].concat())
 }
 
-/// The process id, the term and the host of the leader that came as that one.
+/// Returns the process id, the term and the host of the leader number `count`.
 #[track_caller]
 fn led(world: &World, count: usize) -> (u32, u64, String) {
     let mut led = Vec::new();
@@ -130,7 +130,8 @@ fn a_leader_that_is_killed_is_followed() {
     let _ = (first.end(), second.end());
 }
 
-/// A daemon that reads its settings anew on SIGHUP, and ends some time later. The signal goes to all of its group, each `sleep` included. Within ten seconds it would have ended because of that.
+/// The command is a daemon that reads its settings again on SIGHUP, and ends some time later. The signal goes to all of its group,
+/// each `sleep` included. An end within ten seconds would count as caused by the signal.
 #[test]
 fn a_signal_that_the_command_survives_does_not_end_it_all() {
     if is_ignored(1) {

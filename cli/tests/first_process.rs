@@ -1,4 +1,5 @@
-//! The program as the first process of a container: no signal ends it by itself, and it is given the orphans of all others.
+//! The program as the first process of a container: no signal ends that process by default, and it is given the orphans of all
+//! others.
 
 #![allow(clippy::print_stderr, reason = "a test that is left out says so")]
 
@@ -7,8 +8,8 @@ use std::process::Command;
 use crate::program::{LIMIT, Running, World, children, runs, send};
 use crate::support::wait_until;
 
-/// `quorlock run` with that script as the first process of its own space of process ids, and its id outside, once the script has
-/// written the file `begun`. `None`, with the reason printed: where this user may make none.
+/// Starts `quorlock run` with that script as the first process of its own space of process ids. Returns it with its id outside,
+/// once the script has written the file `begun`. Prints the reason and returns `None` if this user may make no such space.
 fn first_process(world: &World, script: &str) -> Option<(Running, u32)> {
     let found = apart(world, &["run", "job", "--", "sh", "-c", script])?;
     world.folder.line("begun");
@@ -63,7 +64,7 @@ fn the_first_process_of_a_container_asks_for_the_ends_of_orphans() {
     assert_eq!(running.end().0, Some(128 + 15));
 }
 
-/// Its masters hang, so that it would take long.
+/// Its masters hang, so that each command would take long.
 #[test]
 fn each_command_can_be_interrupted_as_the_first_process_of_a_container() {
     for command in [&["status", "job"][..], &["list"], &["doctor"], &["bench"]] {
@@ -72,7 +73,7 @@ fn each_command_can_be_interrupted_as_the_first_process_of_a_container() {
         let patient = ["--node-timeout", "5s", "--no-quorum-timeout", "60s"];
         let Some((running, first)) = apart(&world, &[command, &patient].concat()) else { return };
         wait_until("it ends", LIMIT, || {
-            // It may not listen yet, or have ended just now.
+            // The program may not listen yet, or may have ended just now.
             let _ = Command::new("kill").args(["-INT", &first.to_string()]).output();
             !runs(first)
         });

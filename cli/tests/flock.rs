@@ -1,4 +1,4 @@
-//! The habits of users of `flock`.
+//! The program as users of `flock` call it.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -93,7 +93,7 @@ fn an_option_that_means_something_else_here_is_refused_with_what_to_write() {
     }
 }
 
-/// Some programs have options of several letters with one dash. `-shell` would be `-s -h ..`, which asks for help.
+/// Some programs have options of several letters with one dash. `-shell` would be read as `-s -h ..`, which asks for help.
 #[test]
 fn a_word_with_one_dash_runs_nothing_and_is_told_with_what_to_write() {
     let world = World::new();
@@ -110,13 +110,13 @@ fn a_word_with_one_dash_runs_nothing_and_is_told_with_what_to_write() {
     let output = world.output(&["run", "--wait", "5", "-shell=false", "job", "--", "echo", "no"]);
     ends_with(&output, 125);
     assert_eq!(printed(&output), "");
-    // Another error is told as what it is.
+    // Another error has its own message.
     let output = world.output(&["run", "-nsx", "job", "--", "true"]);
     ends_with(&output, 125);
     assert!(!told(&output).contains("one dash"), "{}", told(&output));
     let output = world.output(&["run", "-h"]);
     ends_with(&output, 0);
     assert!(printed(&output).contains("Usage"));
-    // The command has options of its own.
+    // The options behind the command's name are its own.
     ends_with(&world.output(&["run", "-n", "job", "test", "-nosuchtest", "x"]), 2);
 }

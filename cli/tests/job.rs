@@ -1,4 +1,4 @@
-//! What the command gets, and what its end is passed on as.
+//! The command's input and environment, and the exit code that its end leads to.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -6,8 +6,8 @@ use std::os::unix::process::ExitStatusExt;
 
 use crate::program::{World, ends_with, is_ignored, printed, program, read, runs, send, told};
 
-/// A shell ends its loop where SIGINT has ended a command, and not where a command has that exit code. A service that SIGTERM has
-/// ended has not failed.
+/// A shell ends its loop if SIGINT has ended a command, but not if a command has that exit code. A service that SIGTERM has ended
+/// has not failed.
 #[test]
 fn an_exit_code_like_that_of_an_interrupt_is_no_interrupt() {
     let world = World::new();
@@ -70,7 +70,7 @@ fn a_command_that_cannot_be_run_takes_no_lock() {
     let words = "\"./text\" cannot be run: permission denied";
     assert!(told(&output).contains(words), "{}", told(&output));
     ends_with(&kept("/"), 126);
-    // By an editor that ends lines as Windows does.
+    // An editor has ended the lines as Windows does.
     let script = world.folder.write("script", "#!/bin/sh\r\ntrue\r\n");
     fs::set_permissions(script, fs::Permissions::from_mode(0o755)).expect("it is ours");
     let output = kept("./script");
@@ -79,7 +79,7 @@ fn a_command_that_cannot_be_run_takes_no_lock() {
         told(&output),
         "quorlock: \"./script\" is a script for \"/bin/sh\\r\", which does not exist\n"
     );
-    // Nor does a call that can keep no promise.
+    // A call with a `--grace` that its TTL does not allow takes no lock either.
     let options = ["run", "--min-hold", "1h", "--grace", "9s", "job", "--", "true"];
     ends_with(&world.output(&options), 125);
     ends_with(&world.output(&["run", "-n", "job", "--", "true"]), 0);
@@ -98,7 +98,7 @@ fn signals_go_to_the_command_and_it_says_how_it_ends() {
     world.servers.wait_no_keys();
 }
 
-/// But for what the job's own suspension needs, and what tells of a fault of the program itself.
+/// Exceptions are the signals of the job's own suspension, and those of a fault of the program itself.
 #[test]
 fn all_signals_go_to_the_command() {
     let world = World::new();
@@ -117,7 +117,7 @@ fn all_signals_go_to_the_command() {
         assert_eq!(world.folder.line(&format!("got-{name}")), name);
     }
     assert!(runs(command));
-    // One that has a number and no name.
+    // A signal with a number and no name.
     running.signal("40");
     assert_eq!(running.end().0, Some(9));
     world.servers.wait_no_keys();
@@ -133,7 +133,7 @@ fn a_command_that_is_suspended_hears_that_it_is_to_end() {
     world.servers.wait_no_keys();
 }
 
-/// As by `nohup`.
+/// `nohup` is an example.
 #[test]
 fn what_was_ignored_before_is_ignored_by_the_command_as_well() {
     let world = World::new();

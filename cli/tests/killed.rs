@@ -9,7 +9,7 @@ use crate::program::{LIMIT, Running, World, ends_with, has_ended, read, runs, se
 use crate::support::{Server, wait_until};
 use crate::terminal::on_terminal;
 
-/// For longer than any test waits.
+/// A TTL that is longer than any test waits.
 const LONG: [&str; 4] = ["--max-ttl", "5m", "--ttl", "5m"];
 
 fn world() -> World {
@@ -20,7 +20,7 @@ fn hold(world: &World, options: &[&str]) -> (Running, u32) {
     world.hold(&[&LONG[..], options].concat())
 }
 
-/// Asks once for a lock, alone.
+/// Asks once for a lock, without competitors.
 fn takes(world: &World, name: &str) -> Output {
     let options = ["run", "-n", "--node-timeout", "5s", "--max-ttl", "5m", name, "--", "true"];
     world.output(&options)
@@ -50,7 +50,7 @@ fn a_lock_of_any_kind_is_free_as_soon_as_the_command_has_ended() {
     }
 }
 
-/// As long as names may be, and as many.
+/// The names are as long and as many as possible.
 #[test]
 fn a_lock_with_long_names_is_free_as_well() {
     let world = world();
@@ -64,7 +64,7 @@ fn a_lock_with_long_names_is_free_as_well() {
     wait_until("the lock is free", LIMIT, || world.servers[0].keys().is_empty());
 }
 
-/// Others that read, or have permits, keep theirs.
+/// Readers, and holders of other permits, keep theirs.
 #[test]
 fn what_others_have_of_a_lock_stays_theirs() {
     let world = world();
@@ -89,12 +89,12 @@ fn what_others_have_of_a_lock_stays_theirs() {
     }
 }
 
-/// These are not passed on, for they tell of a fault of the program itself.
+/// These signals are not passed on, since they report a fault of the program itself.
 #[test]
 fn the_signals_of_faults_free_the_lock_as_well() {
     for signal in ["ABRT", "TRAP", "SYS"] {
         let world = world();
-        // Without a core.
+        // Without a core dump.
         let line = format!(
             "ulimit -c 0; exec {} run {} job -- sh -c 'echo $$ > pid; exec sleep 600'",
             env!("CARGO_BIN_EXE_quorlock"),
@@ -113,7 +113,7 @@ fn the_signals_of_faults_free_the_lock_as_well() {
     }
 }
 
-/// A file that may grow no further is such a signal, for instance, and the watchdog writes to what may be one.
+/// An example is the signal for a file that may grow no further: the watchdog may write to one.
 #[test]
 fn no_signal_but_one_keeps_the_watchdog_from_its_work() {
     let world = world();
@@ -129,7 +129,7 @@ fn no_signal_but_one_keeps_the_watchdog_from_its_work() {
     assert!(told.contains("the lock is given back"), "{told}");
 }
 
-/// It is a member of the keeper's group then.
+/// The command is a member of the keeper's group then.
 #[test]
 fn a_command_that_has_left_its_group_is_ended_as_well() {
     let world = world();
@@ -147,7 +147,7 @@ fn a_command_that_has_left_its_group_is_ended_as_well() {
     wait_until("the lock is free", LIMIT, || world.servers[0].keys().is_empty());
 }
 
-/// The lock's last moments, by the clock of the watchdog.
+/// The lock is about to end, by the clock of the watchdog.
 #[test]
 fn a_command_that_is_killed_since_its_keeper_is_suspended_is_told_of() {
     let world = World::new();
@@ -162,7 +162,7 @@ fn a_command_that_is_killed_since_its_keeper_is_suspended_is_told_of() {
     assert!(told.contains("is stuck; the command gets SIGKILL"), "{told}");
 }
 
-/// Nobody knows whether the job was done.
+/// Nobody knows if the job was done.
 #[test]
 fn a_minimum_stands_unless_failed_jobs_free_the_lock() {
     let world = world();
@@ -185,11 +185,11 @@ fn a_minimum_stands_unless_failed_jobs_free_the_lock() {
     wait_until("the lock is free", LIMIT, || world.servers[0].keys().is_empty());
 }
 
-/// The owner is another one's by then.
+/// The lock has another owner by then.
 #[test]
 fn a_lock_that_somebody_else_has_by_then_stays_theirs() {
     let world = world();
-    // It is suspended before it hears that its lock is gone.
+    // The program is suspended before it hears of the loss of its lock.
     let stubborn = "trap '' TERM; echo $$ > pid; while :; do sleep 0.05; done";
     let options = [&LONG[..], &["--grace", "5s", "job", "--", "sh", "-c", stubborn]].concat();
     let (running, command) = world.hold_by(&options);
@@ -211,7 +211,7 @@ fn a_lock_that_somebody_else_has_by_then_stays_theirs() {
     world.servers.wait_no_keys();
 }
 
-/// It is on no command line and in no environment, and the watchdog needs it all the same.
+/// The password is on no command line and in no environment, but the watchdog needs it.
 #[test]
 fn a_password_that_was_asked_for_gives_the_lock_back() {
     let world = world();

@@ -1,4 +1,4 @@
-//! The locks that are held, as the program lists them.
+//! The list of held locks, as the program prints it.
 
 use serde_json::Value;
 
@@ -89,7 +89,7 @@ fn what_may_be_missing_is_told_on_standard_error() {
     assert_eq!(told(&output), more);
     let list = json(&world, &["--most", "2"]);
     assert_eq!((&list["complete"], &list["incomplete"][0]), (&false.into(), &"more_names".into()));
-    // The nodes are asked about 1,000 keys at a time, and nothing of what is left.
+    // The program asks the nodes about 1,000 keys at a time, and stops at the time limit.
     let fill = "for i = 1, 20000 do redis.call('SET', 'foreign:' .. i, 'x') end";
     (0..3).for_each(|i| _ = world.servers[i].command(&["EVAL", fill, "0"]));
     let output = world.output(&["list", "--within", "0s", "none/*"]);

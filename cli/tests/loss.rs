@@ -1,4 +1,4 @@
-//! The command does not run without its lock: whatever happens to the masters, or to the program itself.
+//! The command does not run without its lock, regardless of faults of the masters or of the program itself.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -11,14 +11,14 @@ use crate::support::{Server, wait_until};
 
 /// Long enough for a busy machine, and short enough for a test that waits for its end.
 const TTL: [&str; 2] = ["--ttl", "5s"];
-/// The same, with keys that outlive the validity by a second: for so long a busy machine may hold up what kills a command.
+/// The same, with keys that outlive the validity by 1 s. A busy machine may delay the end of a command for that time.
 const TOLERANT: [&str; 4] = ["--ttl", "5s", "--clock-tolerance", "1s"];
-/// And with as much time for a command to heed SIGTERM as such a lock leaves it.
+/// The same, with the longest time for SIGTERM that such a lock allows.
 const GRACE: [&str; 2] = ["--grace", "1500ms"];
-/// A command that does not heed SIGTERM.
+/// A command that ignores SIGTERM.
 const STUBBORN: &str = "trap 'echo told >> told' TERM; echo $$ > pid; while :; do sleep 0.05; done";
 
-/// Two of three masters do not answer any more.
+/// Cuts two of three masters off: they do not answer any more.
 fn cut(world: &mut World) {
     (0..2).for_each(|i| world.servers[i].pause());
 }
@@ -28,7 +28,7 @@ fn tolerant() -> World {
     World::with(&TOLERANT[2..])
 }
 
-/// Waits for the end of the command, which has to come before a master forgets the key: keys outlive the validity.
+/// Waits for the end of the command. It must come before a master forgets the key, since keys outlive the validity.
 #[track_caller]
 fn ends_before_its_key(command: u32, server: &Server, key: &str) {
     wait_until("the command has ended", LIMIT, || {
@@ -52,11 +52,11 @@ fn a_command_is_told_and_killed_before_the_lock_can_be_somebody_elses() {
     let (code, _, told) = running.end();
     assert_eq!(code, Some(123), "{told}");
     assert!(told.contains("\"job\" is not renewed, and is about to be lost"), "{told}");
-    // Those that do not answer, in what the program has asked once it was so.
+    // The silent masters are named in the answers to a question that the program asked after the cut.
     let silent = told.lines().find(|line| line.contains("no quorum to say who holds"));
     let names_both = |line: &str| (0..2).all(|i| line.contains(&world.servers[i].url()));
     assert!(silent.is_some_and(names_both), "{told}");
-    // And in the warning, which is for the mail of a cron job.
+    // They are named in the warning too, which goes to the mail of a cron job.
     let warned = told.lines().find(|line| line.contains("\"job\" is at risk of being lost in"));
     assert!(warned.is_some_and(names_both), "{told}");
     world.servers.wait_no_keys();
@@ -112,7 +112,7 @@ fn a_lock_that_is_forced_open_ends_the_command_at_once() {
     assert!(world.servers.urls().iter().all(says), "node by node: {told}");
 }
 
-/// As `timeout` has it: nothing was lost.
+/// The exit code is that of `timeout`: nothing was lost.
 #[test]
 fn the_command_is_ended_after_max_hold() {
     let world = World::new();
@@ -148,7 +148,7 @@ fn the_command_of_a_program_that_was_killed_is_ended_and_the_lock_goes_on_to_the
     ends_with(&world.output(&["run", "job", "--", "true"]), 0);
 }
 
-/// Its processor time was taken away: by the user, by a debugger, by a machine that is too busy.
+/// The program gets no processor time: because of the user, a debugger, or a busy machine.
 #[test]
 fn the_command_of_a_program_that_does_not_go_on_is_ended_before_the_lock_can_be_somebody_elses() {
     let world = tolerant();
@@ -182,7 +182,7 @@ fn a_watchdog_that_was_killed_is_replaced() {
     has_ended(second);
 }
 
-/// It was suspended for so long that no more fits into its pipe. A process that is resumed later must not take the end of that pipe for the
+/// The program was suspended until its pipe was full. A watchdog that is resumed later must not take the end of that pipe for the
 /// end of the program.
 #[test]
 fn a_watchdog_that_is_replaced_ends_no_command() {
@@ -190,7 +190,7 @@ fn a_watchdog_that_is_replaced_ends_no_command() {
     let (running, command) = world.hold(&TTL.iter().chain(&["job"]).copied().collect::<Vec<_>>());
     let first = running.watchdog();
     send("STOP", first);
-    // Until all of its threads have stopped, it goes on reading.
+    // The watchdog reads on until all of its threads have stopped.
     wait_until("it is suspended", LIMIT, || {
         let threads = fs::read_dir(format!("/proc/{first}/task")).expect("it is there");
         let is_stopped = |thread: fs::DirEntry| read(&thread.path().join("stat")).contains(") T ");
@@ -215,7 +215,7 @@ fn a_watchdog_that_is_replaced_ends_no_command() {
     world.servers.wait_no_keys();
 }
 
-/// The pipe is full, or the terminal is halted (Ctrl-S): messages wait, and signals do not.
+/// The pipe is full, or the terminal is halted (Ctrl-S): messages wait, but signals do not.
 #[test]
 fn a_command_is_ended_also_where_nobody_reads_what_is_told() {
     let world = World::new();
@@ -250,11 +250,11 @@ fn a_watchdog_that_is_suspended_holds_up_nobody() {
     has_ended(watchdog);
 }
 
-/// However early that is: nothing of the command runs before somebody watches over it.
+/// The kill may come at any time: nothing of the command runs before the watchdog watches over it.
 #[test]
 fn the_command_of_a_program_that_is_killed_at_its_start_is_ended_or_does_not_begin() {
     let world = World::new();
-    // The last one has begun for certain.
+    // The last delay is long enough for the command to begin.
     for delay_ms in (0..60).map(Some).chain([None]) {
         let name = format!("job-{}", delay_ms.unwrap_or(60));
         let script = format!("echo > {name}; sleep 600");
@@ -268,7 +268,7 @@ fn the_command_of_a_program_that_is_killed_at_its_start_is_ended_or_does_not_beg
     wait_until("no process of them runs", LIMIT, || !any_is_left(&world));
 }
 
-/// Whether any process runs in the folder of this test.
+/// Returns true if any process runs in the folder of this test.
 fn any_is_left(world: &World) -> bool {
     let folder = std::fs::canonicalize(world.folder.path("")).expect("it is there");
     let processes = std::fs::read_dir("/proc").expect("a Linux machine").flatten();

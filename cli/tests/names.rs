@@ -1,5 +1,5 @@
-//! Masters by names: with bad addresses in front of the right one, with addresses of two servers, and one that nobody looks up in
-//! time.
+//! Masters with host names: with bad addresses before the right one, with the addresses of two servers, and with a name server that
+//! does not answer in time.
 
 #![allow(clippy::print_stderr, reason = "a test that is left out says so")]
 
@@ -14,8 +14,8 @@ use redis::io::tcp::socket2::{Domain, SockAddr, Socket, Type};
 use crate::program::{Folder, ends_with, printed, program, told};
 use crate::support::Server;
 
-/// The program with those arguments, where the system's files of names are these. `None`, with the reason printed: where this user
-/// may not have it so.
+/// Runs the program with those arguments and with these files for the lookup of names. Prints the reason and returns `None` if this
+/// user may not replace the files.
 fn run(folder: &Folder, hosts: &str, resolver: &str, arguments: &[&str]) -> Option<Output> {
     let files =
         [("hosts", hosts), ("resolv.conf", resolver), ("nsswitch.conf", "hosts: files dns\n")];
@@ -42,14 +42,14 @@ fn run(folder: &Folder, hosts: &str, resolver: &str, arguments: &[&str]) -> Opti
     Some(apart(&line).output().expect("unshare is there"))
 }
 
-/// On a new master, and with a node timeout that a busy machine keeps.
+/// A new master, with a node timeout that a busy machine meets.
 fn job_on<'a>(url: &'a str, options: &[&'a str]) -> Vec<&'a str> {
     let always = ["run", "--no-quarantine", "--node-timeout", "2s", "--node", url];
     [&always, options, &["job", "true"]].concat()
 }
 
-/// The lines of a name with those addresses. The system's lookup keeps that order. An address that is the machine's own for the way
-/// there would come first.
+/// Returns the lines of a name with those addresses, in that order. The system's lookup keeps the order, but would put an address
+/// first that is also the source address of its route.
 fn hosts(last: &[u8]) -> String {
     last.iter().map(|last| format!("127.0.0.{last} master.test\n")).collect()
 }
@@ -58,7 +58,7 @@ fn hosts(last: &[u8]) -> String {
 fn a_dead_address_of_a_name_does_not_keep_the_right_one_from_being_reached() {
     let server = Server::start_with(&["--bind", "127.0.0.1", "127.0.0.3"]);
     let folder = Folder::new();
-    // It listens, and has as many connections waiting as it takes.
+    // The address listens, and its queue of connections is full.
     let dead: SocketAddr = ([127, 0, 0, 2], server.port()).into();
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
     socket.bind(&SockAddr::from(dead)).expect("the port is free there");
@@ -72,7 +72,7 @@ fn a_dead_address_of_a_name_does_not_keep_the_right_one_from_being_reached() {
     ends_with(&output, 0);
 }
 
-/// As something in between does, or a server that hangs.
+/// A firewall can cause this, or a server that hangs.
 #[test]
 fn addresses_that_take_connections_and_are_silent_do_not_keep_the_right_one_from_being_reached() {
     let server = Server::start_with(&["--bind", "127.0.0.1", "127.0.0.9"]);
@@ -88,7 +88,7 @@ fn addresses_that_take_connections_and_are_silent_do_not_keep_the_right_one_from
     ends_with(&output, 0);
 }
 
-/// Leads all connections to that address to the server on that port.
+/// Forwards all connections to that address to the server on that port.
 fn forward(from: SocketAddr, to: u16) {
     let listener = TcpListener::bind(from).expect("the port is free there");
     thread::spawn(move || {
@@ -106,7 +106,7 @@ fn forward(from: SocketAddr, to: u16) {
     });
 }
 
-/// One client keeps to the address that has answered. Another one may keep to the other.
+/// Each client keeps to the address that has answered. Two clients may keep to different ones.
 #[test]
 fn two_servers_under_one_name_are_seen_and_have_no_vote() {
     const SEVERAL: &str = "several servers answer under this address";
@@ -119,7 +119,7 @@ fn two_servers_under_one_name_are_seen_and_have_no_vote() {
     let diagnosis = run(&folder, &hosts(&[2, 3]), "", &["doctor", "--node", &url]);
     let Some(diagnosis) = diagnosis else { return };
     assert!(printed(&diagnosis).contains(SEVERAL), "{}", printed(&diagnosis));
-    // Its command would run for ever.
+    // The command would run for ever.
     let holds = ["run", "--no-quarantine", "--ttl", "4s", "--node", &url, "job", "sleep", "600"];
     let holder = run(&folder, &hosts(&[2, 3]), "", &holds).expect("it was run before");
     ends_with(&holder, 123);
@@ -134,13 +134,13 @@ fn two_servers_under_one_name_are_seen_and_have_no_vote() {
 #[test]
 fn a_name_that_is_not_looked_up_in_time_is_told_as_that() {
     let folder = Folder::new();
-    // It is asked, and answers nothing. No resolver can be told of another port.
+    // This name server gets the question, and does not answer. Port 53 is needed, since a resolver accepts no other port.
     let Ok(silent) = UdpSocket::bind("127.0.0.2:53") else {
         eprintln!("left out: this user may have no name server");
         return;
     };
     let resolver = "nameserver 127.0.0.2\noptions timeout:30 attempts:2\n";
-    // For longer than a lookup is waited for.
+    // Longer than the time limit of a lookup.
     let job = job_on("redis://slow.test:6379", &["--no-quorum-timeout", "5s"]);
     let Some(output) = run(&folder, "", resolver, &job) else { return };
     drop(silent);

@@ -1,4 +1,4 @@
-//! A command, or a part of one, that is another user's: the program may send it no signals, and says so.
+//! A command, or a part of it, that runs as another user: the program may send it no signals, and says so.
 
 #![allow(clippy::print_stderr, reason = "a test that is left out says so")]
 
@@ -13,14 +13,14 @@ use crate::program::{
 };
 use crate::support::wait_until;
 
-/// The user who runs the program, and the one whose the command is.
+/// The user of the program, and the user of the command.
 const USER: u32 = 65_534;
 const OTHER: u32 = 1;
 /// Starts a shell as the other user, in the folder of [`world`].
 const AS_OTHER: &str = "./as-other --reuid=1 --clear-groups sh -c";
 
-/// A folder in which a user of few rights finds the program, and `as-other`, which runs a command as another user, as `sudo`
-/// does. `None`, with the reason printed: where there can be no such thing.
+/// Returns a folder in which a user with few rights finds the program, and `as-other`, which runs a command as another user, like
+/// `sudo`. Prints the reason and returns `None` if this is not possible.
 fn world() -> Option<World> {
     let world = World::new();
     let setpriv =
@@ -64,8 +64,8 @@ impl Drop for Other {
     }
 }
 
-/// `quorlock run job` with that script, as the user of few rights, which tells the file `told`; and the process that has written
-/// its id to the file `pid`.
+/// Starts `quorlock run job` with that script, as the user with few rights. Its messages go to the file `told`. Returns it with the
+/// process that has written its id to the file `pid`.
 fn hold(world: &World, script: &str) -> (Running, Other) {
     let mut program = Command::new("sh");
     program

@@ -1,4 +1,4 @@
-//! Starts the program, and looks at what it does.
+//! Starts the program, and checks its output and its effects.
 
 use std::fs;
 use std::io::Read;
@@ -11,7 +11,7 @@ pub(crate) use crate::support::reaper::runs;
 use crate::support::reaper::{self, Process};
 use crate::support::{Servers, wait_until};
 
-/// Never to be waited for.
+/// A limit for waits that a working program never reaches.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
 /// Masters that grant locks at once, and a folder.
@@ -25,7 +25,7 @@ impl World {
         Self::with(&[])
     }
 
-    /// The same, where all clients of the masters have these options.
+    /// The same with these options for all clients of the masters.
     pub(crate) fn with(options: &[&str]) -> Self {
         let world = Self::of_new_masters();
         let admitted = world.output(&[&["admit", "--force"], options].concat());
@@ -33,19 +33,19 @@ impl World {
         world
     }
 
-    /// Masters that grant no locks yet.
+    /// Returns a world with masters that grant no locks yet.
     pub(crate) fn of_new_masters() -> Self {
         Self { servers: Servers::start(3), folder: Folder::new() }
     }
 
-    /// Returns true if a lock of that name was taken from an owner by somebody else, lately.
+    /// Returns true if a lock of that name was taken from its owner by another process, recently.
     pub(crate) fn was_given_back(&self, name: &str) -> bool {
         let pattern = format!("quorlock:{name}{{*}}:forced");
         let found = self.servers[0].command(&["KEYS", &pattern]);
         matches!(found, redis::Value::Array(found) if !found.is_empty())
     }
 
-    /// The program with those options, and the masters in the environment.
+    /// Returns the program with those options, and with the masters in the environment.
     pub(crate) fn program(&self, options: &[&str]) -> Command {
         let mut program = program();
         program
@@ -63,7 +63,7 @@ impl World {
         Running::new(&mut self.program(options))
     }
 
-    /// The program whose command writes its process id, and then goes on for longer than any test.
+    /// Starts the program with a command that writes its process id, and then goes on for longer than any test.
     pub(crate) fn hold(&self, options: &[&str]) -> (Running, u32) {
         let command = ["--", "sh", "-c", "echo $$ > pid; exec sleep 600"];
         self.hold_by(&[options, &command].concat())
@@ -81,14 +81,14 @@ impl World {
 
     /// The same with a command that writes its process id to the file `pid`.
     pub(crate) fn hold_by(&self, options: &[&str]) -> (Running, u32) {
-        // That of the command before.
+        // Removes the id of the previous command.
         let _ = fs::remove_file(self.folder.path("pid"));
         let running = self.start(&[&["run"], options].concat());
         (running, self.folder.pid("pid"))
     }
 }
 
-/// The program without settings from the environment of the test run.
+/// Returns the program without settings from the environment of the test run.
 pub(crate) fn program() -> Command {
     let mut program = Command::new(env!("CARGO_BIN_EXE_quorlock"));
     let all = std::env::vars_os().map(|(name, _)| name);
@@ -113,7 +113,7 @@ pub(crate) fn ends_with(output: &Output, code: i32) {
     assert_eq!(output.status.code(), Some(code), "{}", told(output));
 }
 
-/// A program that runs. It is killed at the end of its test, if it has not ended.
+/// A running program. It is killed at the end of its test, if it has not ended.
 pub(crate) struct Running(Process);
 
 impl Running {
@@ -130,12 +130,12 @@ impl Running {
         self.0.id()
     }
 
-    /// Where its input is written, of a program that was given a pipe for it.
+    /// Returns the writing end of the program's input, if that is a pipe.
     pub(crate) fn stdin(&mut self) -> ChildStdin {
         self.0.stdin.take().expect("a pipe")
     }
 
-    /// Waits for its end. Returns its exit code, and what it has printed and told.
+    /// Waits for the end of the program. Returns its exit code, its output and its messages.
     #[track_caller]
     pub(crate) fn end(mut self) -> (Option<i32>, String, String) {
         let mut status = None;
@@ -143,7 +143,7 @@ impl Running {
             status = self.0.try_wait().expect("it is ours");
             status.is_some()
         });
-        // What it has started may still have its pipes, if that goes on.
+        // Processes that the program has started may still have its pipes open, if they go on.
         let read = |pipe: Option<&mut dyn Read>| {
             let mut text = Vec::new();
             pipe.expect("a pipe").read_to_end(&mut text).expect("readable");
@@ -151,18 +151,18 @@ impl Running {
         };
         let printed = read(self.0.stdout.as_mut().map(|pipe| pipe as &mut dyn Read));
         let told = read(self.0.stderr.as_mut().map(|pipe| pipe as &mut dyn Read));
-        // As a shell has it.
+        // The exit code of a shell.
         let signal = |status: ExitStatus| status.signal().map(|signal| 128 + signal);
         (status.and_then(|status| status.code().or_else(|| signal(status))), printed, told)
     }
 
-    /// The process that watches over the command.
+    /// Returns the process that watches over the command.
     pub(crate) fn watchdog(&self) -> u32 {
         watchdog_of(self.0.id())
     }
 }
 
-/// The process that watches over the command of that keeper.
+/// Returns the process that watches over the command of that keeper.
 pub(crate) fn watchdog_of(keeper: u32) -> u32 {
     let mut found = None;
     wait_until("there is a watchdog", LIMIT, || {
@@ -188,7 +188,7 @@ pub(crate) fn children(parent: u32) -> Vec<u32> {
     ids.filter(is_child).collect()
 }
 
-/// Returns true if this process ignores the signal of that number, as by `nohup`, and so all that it starts.
+/// Returns true if this process ignores the signal of that number, as after `nohup`. All processes that it starts ignore it too.
 pub(crate) fn is_ignored(number: i32) -> bool {
     let status = read(Path::new("/proc/self/status"));
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -196,7 +196,7 @@ pub(crate) fn is_ignored(number: i32) -> bool {
     set >> (number - 1) & 1 == 1
 }
 
-/// By the program `kill`, so that no process of this test is meant by mistake.
+/// Sends a signal by the program `kill`.
 pub(crate) fn send(signal: &str, process: u32) {
     let status = Command::new("kill").args([&format!("-{signal}"), &process.to_string()]).status();
     assert!(status.expect("kill is there").success(), "{process} is there");
@@ -225,7 +225,7 @@ impl Folder {
         path
     }
 
-    /// The text of a file, once there is a line in it.
+    /// Returns the text of a file, once there is a line in it.
     #[track_caller]
     pub(crate) fn line(&self, name: &str) -> String {
         let mut text = String::new();
@@ -242,14 +242,14 @@ impl Folder {
     }
 }
 
-/// Copies a program. By a process of its own: one that another thread starts meanwhile would have the file open for writing for
-/// a moment, and what is open for writing cannot be run.
+/// Copies a program by a separate process. A process that another thread starts meanwhile would have the file open for writing for
+/// a moment, and the system runs no such file.
 pub(crate) fn copy_file(from: &Path, to: &Path) {
     let status = Command::new("cp").args([from, to]).status();
     assert!(status.expect("cp is there").success(), "there is room for {}", to.display());
 }
 
-/// Its text; nothing if there is no such file.
+/// Returns the text of a file, or nothing if there is no such file.
 pub(crate) fn read(file: &Path) -> String {
     fs::read_to_string(file).unwrap_or_default()
 }

@@ -7,7 +7,7 @@ use std::process::Command;
 use crate::program::{LIMIT, World, has_ended, read, runs, send};
 use crate::support::wait_until;
 
-/// Its first thread ends, another one goes on, and it does not heed SIGTERM.
+/// A command whose first thread ends, and whose other thread goes on and ignores SIGTERM.
 const THREADS: &str = "
 #include <pthread.h>
 #include <signal.h>
@@ -21,7 +21,7 @@ int main(void) {
 }
 ";
 
-/// The system lists it as one that has ended.
+/// The system lists this process as one that has ended.
 #[test]
 fn a_process_whose_first_thread_has_ended_is_waited_for() {
     let world = World::new();
@@ -61,7 +61,7 @@ fn a_second_signal_ends_the_rest() {
     has_ended(leader);
     assert!(runs(rest), "it does not heed the first one");
     wait_until("the rest has ended", LIMIT, || {
-        // It may not know yet that the command has ended, and then this one is passed on like the first.
+        // The program may not know yet that the command has ended, and then it passes this signal on like the first.
         running.signal("TERM");
         !runs(rest)
     });

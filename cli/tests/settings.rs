@@ -26,7 +26,7 @@ fn options_come_before_the_environment_and_that_before_the_file() {
     let by_options: Vec<_> = urls.iter().flat_map(|url| ["--node", url]).collect();
     let all = [&["--config", &wrong][..], &by_options].concat();
     assert_eq!(run(&all, Some("redis://127.0.0.1:1")), Some(0));
-    // What all clients agree on.
+    // All clients agree on these settings.
     let of_another_set = [&["--config", &right], &["--set-name", "another"][..]].concat();
     assert_eq!(run(&of_another_set, None), Some(125));
     let with_prefix = [&["--config", &right], &["--key-prefix", "app:"][..]].concat();
@@ -134,11 +134,11 @@ fn the_password_comes_from_the_environment_or_the_file() {
         assert!(!told(&output).contains("secret"), "{}", told(&output));
     }
     let asked = run(&["--ask-password"], Some("secret"));
-    // No terminal, or none that answers.
+    // There may be no terminal, or none that answers.
     assert_ne!(asked.status.code(), Some(0));
 }
 
-/// A container without a password often has an empty one.
+/// A container without a password often has an empty variable.
 #[test]
 fn an_empty_password_is_none() {
     let server = Server::start();
@@ -203,7 +203,7 @@ fn the_command_inherits_passwords_only_if_the_user_says_so() {
     assert_eq!(kept, format!("secret {with_password}"));
 }
 
-/// Wherever the program is when they are used up.
+/// They may be used up at any point of the program.
 #[test]
 fn a_process_without_file_descriptors_does_not_blame_the_masters() {
     let world = World::new();
@@ -217,7 +217,7 @@ fn a_process_without_file_descriptors_does_not_blame_the_masters() {
         if output.status.success() {
             break;
         }
-        // Also where they were used up between the grant and the command's beginning.
+        // This includes a point between the grant and the beginning of the command.
         world.servers.wait_no_keys();
         told_before.push(told(&output));
     }

@@ -1,4 +1,4 @@
-//! On a terminal, which the program `script` makes.
+//! The program on a terminal, which the program `script` provides.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -6,8 +6,8 @@ use std::process::{Command, Stdio};
 use crate::program::{LIMIT, Running, World, has_ended, read};
 use crate::support::wait_until;
 
-/// The program on a terminal of its own, and what is typed there; `None`: there is no `script`. The terminal's output is in the
-/// file `shown`.
+/// Runs the program on a terminal of its own, with that input; `None`: `script` is missing. The terminal's output is in the file
+/// `shown`.
 #[allow(clippy::print_stdout, reason = "what is left out is told")]
 pub(crate) fn on_terminal(
     world: &World,
@@ -18,7 +18,7 @@ pub(crate) fn on_terminal(
         println!("left out, for there is no program `script`: {line}");
         return None;
     }
-    // In place of the shell that `script` starts. Of `SHELL` it depends whether that one would wait, and end by Ctrl-C.
+    // Replaces the shell that `script` starts: `SHELL` decides if that one would wait, and end by Ctrl-C.
     let line = format!("exec {}", line.replace("quorlock", env!("CARGO_BIN_EXE_quorlock")));
     let mut script = Command::new("sh");
     script.args(["-c", "exec script -qec \"$0\" /dev/null > shown", &line]);
@@ -44,7 +44,7 @@ fn the_command_reads_what_is_typed() {
 #[test]
 fn an_interrupt_is_for_the_command() {
     let world = World::new();
-    // A shell that is interrupted just before its `read` waits for what is typed, and runs the trap only then.
+    // A shell that is interrupted just before its `read` waits for input, and runs the trap only then.
     let line = "quorlock run job -- sh -c 'trap \"echo > got; exit 5\" INT; echo > begun; \
                 while :; do sleep 0.05; done'";
     let Some((running, mut typed)) = on_terminal(&world, line) else { return };
@@ -69,7 +69,7 @@ fn a_wait_on_a_terminal_is_interrupted() {
     world.servers.wait_no_keys();
 }
 
-/// A user suspends the command, has the shell again, and resumes both.
+/// A user suspends the command, gets the shell back, and resumes both.
 #[test]
 fn a_command_is_suspended_and_goes_on() {
     let world = World::new();
@@ -88,7 +88,7 @@ fn a_command_is_suspended_and_goes_on() {
     running.end();
 }
 
-/// A command in the background that wants to read is suspended, as by any shell, and leaves the shell its terminal.
+/// A command in the background that wants to read is suspended, as by any shell, and the shell keeps its terminal.
 #[test]
 fn a_command_in_the_background_does_not_take_the_terminal() {
     let world = World::new();
@@ -96,7 +96,7 @@ fn a_command_in_the_background_does_not_take_the_terminal() {
                 while ! [ -e go ]; do sleep 0.05; done; read mine; echo $mine > mine; jobs > jobs; fg; echo $? > ended'";
     let Some((running, mut typed)) = on_terminal(&world, line) else { return };
     world.folder.line("pid");
-    // This process follows the command, and the shell hears of that once the last of its threads is suspended.
+    // This process follows the command. The shell hears of that once the last of its threads is suspended.
     let keeper: u32 = world.folder.line("keeper").parse().expect("a process id");
     wait_until("it is suspended", LIMIT, || {
         let threads = std::fs::read_dir(format!("/proc/{keeper}/task")).expect("it is there");
@@ -113,7 +113,7 @@ fn a_command_in_the_background_does_not_take_the_terminal() {
     running.end();
 }
 
-/// As by `ssh -t HOST quorlock run ..`: there is no shell that could have the command go on.
+/// An example is `ssh -t HOST quorlock run ..`: there is no shell that could resume the command.
 #[test]
 fn without_a_shell_nothing_is_suspended() {
     let world = World::new();
@@ -126,7 +126,7 @@ fn without_a_shell_nothing_is_suspended() {
     assert_eq!(running.end().0, Some(0));
 }
 
-/// As where the output goes to a pager.
+/// An example is a pager that shows the output.
 #[test]
 fn others_of_the_job_may_read_what_is_typed() {
     let world = World::new();
@@ -142,8 +142,8 @@ fn others_of_the_job_may_read_what_is_typed() {
     assert_eq!(running.end().0, Some(0));
 }
 
-/// An interrupt is meant for the whole loop. The command becomes `sleep`: a shell that is interrupted while it starts one
-/// waits for that, and the new process, which is still a shell, may have lost the signal.
+/// An interrupt is meant for the whole loop. The command becomes `sleep`. A shell that is interrupted while it starts a process
+/// waits for that process, which is still a shell and may have lost the signal.
 #[test]
 fn an_interrupt_ends_the_loop_in_which_the_command_is() {
     let world = World::new();

@@ -1,4 +1,4 @@
-//! The words that a user hears of the wait for a lock: on a terminal, in a pipe, and under cron.
+//! The messages to a user about the wait for a lock: on a terminal, in a pipe, and under cron.
 
 use std::process::Command;
 use std::time::Instant;
@@ -7,7 +7,7 @@ use crate::program::{LIMIT, Running, World, read};
 use crate::support::wait_until;
 use crate::terminal::on_terminal;
 
-/// The lines that a terminal shows in the end that gets that output, but those that are empty.
+/// Returns the lines that a terminal shows at the end of that output, without empty ones.
 fn screen(output: &str) -> Vec<String> {
     let mut lines = vec![Vec::new()];
     let mut column = 0;
@@ -33,20 +33,20 @@ fn a_screen_is_read() {
     assert_eq!(screen("\rline\r\r    \rnext\r\nlast\r\n"), ["next", "last"]);
 }
 
-/// The lines that were written one over the other.
+/// Returns the lines that were written one over the other.
 fn shown(world: &World) -> Vec<String> {
     let output = read(&world.folder.path("shown"));
     let lines = output.split('\r').map(|line| line.trim_end().to_owned());
     lines.filter(|line| line.starts_with("quorlock: waiting for ")).collect()
 }
 
-/// The owner's label: the host's name and a process id.
+/// Returns the owner's label: the host's name and a process id.
 fn label(world: &World) -> String {
     let owner = world.servers[0].get("quorlock:job").expect("it is held");
     owner.rsplit_once('#').map_or("", |(label, _)| label).to_owned()
 }
 
-/// The first line that the README has anybody type, on masters that have just been started.
+/// The wait is that of the first command in the README, on masters that have just been started.
 #[test]
 fn on_a_terminal_the_wait_for_new_masters_is_counted_down() {
     let world = World::of_new_masters();
@@ -71,7 +71,7 @@ fn on_a_terminal_the_wait_for_new_masters_is_counted_down() {
     assert_eq!(screen(&output), ["ours"], "the line is gone: {output:?}");
 }
 
-/// `quorlock run job -- echo ours` as cron starts it.
+/// Starts `quorlock run job -- echo ours` as cron does.
 fn under_cron(world: &World) -> Running {
     let mut cron = Command::new("setsid");
     let line = format!("{} run job -- echo ours", env!("CARGO_BIN_EXE_quorlock"));
@@ -87,10 +87,10 @@ fn on_a_terminal_the_holder_is_named_and_under_cron_nothing_is_told() {
     let (held, _) = world.hold(&["job"]);
     let cron = under_cron(&world);
     let pipe = world.start(&["run", "job", "--", "echo", "ours"]);
-    // The masters have time to say who holds it, on a busy machine as well.
+    // Time for the masters to name the holder, on a busy machine as well.
     let patient = "quorlock run --node-timeout 4s job -- echo ours";
     let Some((running, _typed)) = on_terminal(&world, patient) else { return };
-    // The second, and whether the holder is named.
+    // The second of each line, and true if it names the holder.
     let held_by = format!(": held by \"{}\"", label(&world));
     let told = |line: &String| {
         let (second, rest) =
@@ -107,7 +107,7 @@ fn on_a_terminal_the_holder_is_named_and_under_cron_nothing_is_told() {
     assert!(all.is_sorted_by_key(|(second, _)| *second), "{lines:?}");
     let first = all.iter().position(|(_, is_named)| *is_named).expect("it is named");
     assert!(all[first..].iter().all(|(_, is_named)| *is_named), "{lines:?}");
-    // Once a second, and once more for each answer of the masters: after one second, and after three.
+    // The line is written once a second, and once more for each answer of the masters: after 1 s, and after 3 s.
     let last = all.last().expect("there are some").0;
     assert!(all.len() as u64 <= last + 2, "{lines:?}");
     held.signal("TERM");
@@ -136,7 +136,7 @@ fn an_interrupt_takes_the_line_away() {
     assert!(!screen.iter().any(|line| line.contains("waiting for")), "{screen:?}");
 }
 
-/// The shell writes its prompt there.
+/// The shell writes its prompt on the terminal.
 #[test]
 fn a_job_in_the_background_writes_no_line_on_the_terminal() {
     let world = World::new();
@@ -174,7 +174,7 @@ fn a_log_gets_a_line_for_each_change_if_the_user_wants_it() {
     assert!(running.wait().expect("it is ours").success());
     assert_eq!(count("\"job\" is granted, after "), 1);
     let all = read(&world.folder.path("told"));
-    // At most one more where nothing was known yet, and where the masters were just back.
+    // There may be one more line before anything is known, and one when the masters are back.
     assert!((4..=7).contains(&all.lines().count()), "{all}");
     assert!(!all.contains('\r'), "{all}");
 }

@@ -16,7 +16,7 @@ fn the_second_waits_for_the_end_of_the_first() {
     world.servers.wait_no_keys();
 }
 
-/// Whether anybody has the masters tell of releases.
+/// Returns true if any client is subscribed to releases on the masters.
 fn listens(world: &World) -> bool {
     let channels = world.servers[0].command(&["PUBSUB", "CHANNELS"]);
     matches!(channels, redis::Value::Array(found) if !found.is_empty())
@@ -38,7 +38,7 @@ fn a_lock_that_is_held_has_an_exit_code_of_its_own_or_a_chosen_one() {
     }
 }
 
-/// A crontab with a wrong number would lose each time without a word.
+/// A cron job with a wrong number would lose each time without a message.
 #[test]
 fn another_number_of_permits_is_told_where_the_lock_is_held() {
     let world = World::new();
@@ -56,7 +56,7 @@ fn another_number_of_permits_is_told_where_the_lock_is_held() {
 
 #[test]
 fn a_wait_that_is_interrupted_leaves_nothing_behind() {
-    // Those that have a number and no name are sent on as SIGTERM.
+    // Signals with a number and no name are passed on as SIGTERM.
     let signals = [
         ("INT", "SIGINT", 2),
         ("TERM", "SIGTERM", 15),
@@ -91,7 +91,7 @@ fn no_quorum_and_quarantine_have_codes_of_their_own() {
     (0..3).for_each(|i| world.servers[i].restart_empty());
     let options = ["run", "--no-wait", "job", "--", "true"];
     let mut output = world.output(&options);
-    // Until the client has looked at a majority of the masters.
+    // Waits until the client has probed a majority of the masters.
     wait_until("they are in quarantine", LIMIT, || {
         output = world.output(&options);
         output.status.code() != Some(121)
@@ -101,7 +101,7 @@ fn no_quorum_and_quarantine_have_codes_of_their_own() {
     ends_with(&world.output(&options), 0);
 }
 
-/// The library gives up after 10 s, where nothing else is said.
+/// By default the library gives up after 10 s.
 #[test]
 fn an_outage_is_waited_for_as_long_as_the_user_has_said() {
     let mut world = World::new();
@@ -127,7 +127,7 @@ fn an_outage_is_waited_for_as_long_as_the_user_has_said() {
     world.servers.wait_no_keys();
 }
 
-/// Also where it comes while the masters are asked, or grant the lock, and nobody else has it.
+/// The interrupt may come while the masters are asked, or while they grant the lock, and nobody else has it.
 #[test]
 fn an_interrupt_at_any_moment_leaves_nothing_behind() {
     let world = World::new();
@@ -142,7 +142,7 @@ fn an_interrupt_at_any_moment_leaves_nothing_behind() {
             std::thread::sleep(std::time::Duration::from_millis(delay_ms * 2));
             running.signal("TERM");
             assert_eq!(running.end().0, Some(128 + 15));
-            // Keys would stay for longer than this waits.
+            // Keys that are left behind would live longer than this wait.
             world.servers.wait_no_keys();
         }
     }

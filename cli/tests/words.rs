@@ -1,11 +1,11 @@
-//! The program speaks of its own options, commands and pages, and not of the library's calls.
+//! The program's messages name its own options, commands and pages, not the library's calls.
 
 use std::process::Output;
 
 use crate::program::{Folder, World, ends_with, printed, program, told};
 use crate::support::Servers;
 
-/// Words that users of the program do not know.
+/// Checks for words that users of the program do not know.
 #[track_caller]
 fn speaks_of_the_program(text: &str) {
     for word in ["Quorlock", "::", "docs.rs", "restart_quarantine", "try_lock", "builder"] {
@@ -36,7 +36,7 @@ fn the_quarantine_is_told_with_what_the_program_has_against_it() {
     }
     speaks_of_the_program(&text);
     assert!(!text.contains("max_ttl"), "{text}");
-    // A setting in the file has the file's name, and one that an option changes has that of the option.
+    // A setting in the file has the file's name, and a setting that an option overrides has the option's name.
     let file = folder.write("settings.toml", "max_ttl = \"10s\"\nrestart_quarantine = true\n");
     let by_file = ["--config", file.to_str().expect("text")];
     let text = told(&run_on(&servers, &by_file));
@@ -67,7 +67,7 @@ fn what_clients_disagree_on_is_told_by_options_and_by_a_page_that_the_program_ha
     assert!(text.contains("--max-ttl is 10 s (the default): no lock may live longer"), "{text}");
     let text = said(&["--max-hold", "1ms"]);
     assert!(text.contains("--max-hold is 1 ms; it must be at least the --node-timeout"), "{text}");
-    // A page that is not there would be of no use.
+    // A reference to a page that does not exist would be of no use.
     let output = program().args(["man", "operations"]).output().expect("it starts");
     ends_with(&output, 0);
     let page = printed(&output);

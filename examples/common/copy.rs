@@ -1,4 +1,4 @@
-//! The program once more, as another process: as if it ran on another machine.
+//! Another process of this program, as if it ran on another machine.
 
 #![allow(dead_code, reason = "compiled into several examples, and each uses only a part of it")]
 
@@ -13,19 +13,19 @@ use rustix::process::Pid;
 
 use crate::masters::{Failure, Masters};
 
-/// How long anything is waited for; it takes a second or so at most.
+/// Time limit of every wait. Each takes about one second at most.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(15);
 
-/// It is killed when dropped.
+/// A process that is killed when this is dropped.
 pub(crate) struct Copy {
     process: Child,
     orders: ChildStdin,
-    /// What it says; ends with it.
+    /// The lines that the process prints. The channel ends with the process.
     lines: Receiver<String>,
 }
 
 impl Copy {
-    /// Starts it with those arguments, on the same masters.
+    /// Starts a process with those arguments, on the same masters.
     pub(crate) fn start(
         masters: &Masters,
         args: impl IntoIterator<Item = impl AsRef<OsStr>>,
@@ -43,25 +43,25 @@ impl Copy {
         Pid::from_child(&self.process)
     }
 
-    /// Waits for the next line that it prints.
+    /// Waits for the next line that the process prints.
     pub(crate) fn hear(&self) -> Result<String, Failure> {
         let line = self.lines.recv_timeout(PATIENCE);
         Ok(line.map_err(|_| "another process of this program says nothing")?)
     }
 
-    /// Has it go on that [waits](wait_for_go) for it.
+    /// Lets a process go on that [waits](wait_for_go) for it.
     pub(crate) fn go(&mut self) -> io::Result<()> {
         writeln!(self.orders, "go")
     }
 
-    /// Ends it at once, as a power cut would.
+    /// Ends the process at once, as a power cut would.
     pub(crate) fn kill(&mut self) -> io::Result<()> {
         self.process.kill()?;
         self.process.wait()?;
         Ok(())
     }
 
-    /// Waits until it has ended by itself, and well.
+    /// Waits until the process has ended by itself, with success.
     pub(crate) fn finish(mut self) -> Result<(), Failure> {
         let status = self.process.wait()?;
         status.success().then_some(()).ok_or_else(|| format!("a process failed: {status}").into())
@@ -70,13 +70,13 @@ impl Copy {
 
 impl Drop for Copy {
     fn drop(&mut self) {
-        // It has ended already, unless something went wrong. A stopped process can be killed, too.
+        // The process has ended already, unless something went wrong. A stopped process can be killed, too.
         let _: io::Result<()> = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
-/// On the other process's side: waits until the one that started it says to go on. Fails if that has ended.
+/// Waits until the process that started this one lets it go on. Fails if that process has ended.
 pub(crate) fn wait_for_go() -> Result<(), Failure> {
     match io::stdin().read_line(&mut String::new())? {
         0 => Err("the process that started this one has ended".into()),

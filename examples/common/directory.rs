@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 use std::{env, fs, io};
 
-/// It is gone, with all that is in it, when this is dropped.
+/// A directory that is deleted, with all its files, when this is dropped.
 pub(crate) struct Directory(PathBuf);
 
 impl Directory {
-    /// One for `what`, which is part of its name.
+    /// Creates a directory for `what`, which is part of its name.
     pub(crate) fn create(what: &str) -> io::Result<Self> {
         let name = format!("quorlock-{what}-{:016x}", rand::random::<u64>());
         let directory = Self(env::temp_dir().join(name));

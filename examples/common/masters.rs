@@ -13,22 +13,22 @@ use server::{Server, Servers};
 #[path = "../../tests/support/server.rs"]
 mod server;
 
-/// Why an example ends with exit status 1.
+/// The reason for which an example ends with exit status 1.
 pub(crate) type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 pub(crate) enum Masters {
-    /// Started by this program, which may kill them. They end when this is dropped.
+    /// Servers that this program has started, and may kill. They end when this is dropped.
     Ours(Servers),
-    /// The same without a server: nodes in this process, and how many of them were killed.
+    /// The same without a server: nodes in this process, and the number of them that were killed.
     #[cfg(feature = "embedded")]
     Embedded(Nodes, usize),
-    /// Named in `QUORLOCK_NODES`, and left alone.
+    /// The masters in `QUORLOCK_NODES`, which are left alone.
     Yours,
 }
 
 impl Masters {
-    /// Those in `QUORLOCK_NODES` if it is set; otherwise starts `n`: embedded ones where there is no
-    /// server to start, and the feature is on.
+    /// Returns the masters in `QUORLOCK_NODES` if it is set. Otherwise starts `n`: embedded ones if
+    /// there is no server to start, and the feature is on.
     pub(crate) fn find(n: usize) -> Result<Self, Failure> {
         if env::var_os("QUORLOCK_NODES").is_some_and(|nodes| !nodes.is_empty()) {
             return Ok(Self::Yours);
@@ -42,15 +42,15 @@ impl Masters {
         Self::Ours(Servers::start(n)).admitted()
     }
 
-    /// New masters might be old ones that have forgotten their locks, and would grant none for a while.
-    /// Of these we know that nothing can be held there.
+    /// Admits our masters without a quarantine. New masters might be old ones that have forgotten their
+    /// locks, but nothing can be held on these.
     fn admitted(self) -> Result<Self, Failure> {
         self.builder()?.build()?.admit()?;
         Ok(self)
     }
 
-    /// What every client of these masters begins with. Each client that is built is as good as a
-    /// process of its own, on a machine of its own.
+    /// The builder of every client of these masters. Each client that it builds behaves like a process
+    /// of its own, on a machine of its own.
     pub(crate) fn builder(&self) -> Result<Builder, Error> {
         match self {
             Self::Ours(servers) => Ok(Quorlock::builder().nodes(servers.urls())),
@@ -60,7 +60,7 @@ impl Masters {
         }
     }
 
-    /// Has a process of this program that is about to be started find the same masters.
+    /// Passes the masters on to a process of this program that is about to be started.
     pub(crate) fn pass_on_to(&self, command: &mut Command) {
         let urls = match self {
             Self::Ours(servers) => servers.urls(),
@@ -93,7 +93,7 @@ impl Masters {
         !matches!(self, Self::Yours)
     }
 
-    /// Ends one of our masters as a power cut would, and says which.
+    /// Ends one of our masters as a power cut would, and returns its URL.
     pub(crate) fn kill_one(&mut self) -> Option<String> {
         match self {
             Self::Ours(servers) => {
@@ -112,7 +112,7 @@ impl Masters {
         }
     }
 
-    /// Ends so many of our masters that no majority is left, and says how many.
+    /// Ends a majority of our masters, and returns their number.
     pub(crate) fn kill_majority(&mut self) -> usize {
         let masters = match self {
             Self::Ours(servers) => servers.len(),
@@ -124,7 +124,7 @@ impl Masters {
         (0..majority).filter_map(|_| self.kill_one()).count()
     }
 
-    /// Starts those of our masters that were killed, without the locks that they had.
+    /// Starts those of our masters again that were killed, without their locks.
     pub(crate) fn restart_empty(&mut self) {
         match self {
             Self::Ours(servers) => {
@@ -140,7 +140,7 @@ impl Masters {
     }
 }
 
-/// What starts the servers is made for tests, and panics. So what may well be missing comes first.
+/// Checks for missing parts first, since the test code that starts the servers panics without them.
 fn check_can_start() -> Result<(), Failure> {
     let program = server::binary();
     let version = Command::new(&program).arg("--version").output();

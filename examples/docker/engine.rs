@@ -10,10 +10,10 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::Failure;
 
-/// How long one command may take. Each takes a second at most, on a machine that is not overloaded.
+/// Time limit of one command. Each takes one second at most, on a machine that is not overloaded.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Runs `docker` with these arguments, and returns what it has printed.
+/// Runs `docker` with these arguments, and returns its output.
 pub(crate) fn docker(arguments: &[&str]) -> Result<String, Failure> {
     let output = output_of(arguments)
         .map_err(|error| format!("`docker {}` cannot be run: {error}", arguments.join(" ")))?;
@@ -24,7 +24,7 @@ pub(crate) fn docker(arguments: &[&str]) -> Result<String, Failure> {
     Err(format!("`docker {}` failed: {}", arguments.join(" "), said.trim()).into())
 }
 
-/// Ends a command that takes longer than [`LIMIT`].
+/// Runs a command, and ends it if it takes longer than [`LIMIT`].
 fn output_of(arguments: &[&str]) -> io::Result<Output> {
     let child = Command::new("docker")
         .args(arguments)
@@ -34,7 +34,8 @@ fn output_of(arguments: &[&str]) -> io::Result<Output> {
         .spawn()?;
     let pid = Pid::from_child(&child);
     let (tell, ended) = mpsc::channel();
-    // A thread, since the standard library waits for processes without a limit. It ends with the process.
+    // A thread, since the standard library has no wait for processes with a limit. The thread ends with
+    // the process.
     thread::spawn(move || tell.send(child.wait_with_output()));
     ended.recv_timeout(LIMIT).unwrap_or_else(|_| {
         kill_process(pid, Signal::KILL)?;

@@ -1,11 +1,11 @@
-//! The faults: what each of them does, how it is healed, and for how long it lasts.
+//! The faults: their effects, their ends, and their durations.
 
 use std::ops::Range;
 
 use crate::Failure;
 use crate::hosts::{Host, Hosts};
 
-/// What can happen to a host.
+/// A fault of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     KillMaster,
@@ -23,7 +23,7 @@ pub(crate) enum Kind {
     LeaveMinority,
 }
 
-/// Those that impair masters.
+/// The faults that impair masters.
 pub(crate) const OF_MASTERS: [Kind; 7] = [
     Kind::KillMaster,
     Kind::WipeMaster,
@@ -34,7 +34,7 @@ pub(crate) const OF_MASTERS: [Kind; 7] = [
     Kind::Split,
 ];
 
-/// Those that impair a worker, and no master.
+/// The faults that impair a worker, and no master.
 pub(crate) const OF_WORKERS: [Kind; 6] = [
     Kind::KillWorker,
     Kind::PauseWorkerBriefly,
@@ -63,7 +63,7 @@ impl Kind {
         }
     }
 
-    /// How long it lasts, in per cent of the longest TTL.
+    /// The duration of the fault, in per cent of the longest TTL.
     pub(crate) fn lasts_percent(self) -> Range<u32> {
         match self {
             Self::FlushMaster => 0..1,
@@ -84,7 +84,7 @@ impl Kind {
         self == Self::LeaveMinority || OF_MASTERS.contains(&self)
     }
 
-    /// Whether the master may have forgotten locks, and is in quarantine after it is healed.
+    /// Returns true if the master may have forgotten locks, and is in quarantine after the fault.
     pub(crate) fn forgets(self) -> bool {
         matches!(self, Self::KillMaster | Self::WipeMaster | Self::FlushMaster | Self::LoseMaster)
     }
@@ -99,10 +99,10 @@ pub(crate) struct Fault {
 }
 
 impl Fault {
-    /// Whom it impairs, in words that the judge reads: `worker w2`, `master 3`.
+    /// The impaired hosts, in the format that the judge reads: `worker w2`, `master 3`.
     pub(crate) fn targets(&self) -> Vec<String> {
         let worker = self.worker.iter().map(|worker| format!("worker w{}", worker.number()));
-        // The masters that a worker is left with go on to serve the others.
+        // The masters that a worker is left with continue to serve the others.
         let impaired = self.masters.iter().filter(|_| self.kind != Kind::LeaveMinority);
         worker.chain(impaired.map(|master| format!("master {}", master.number()))).collect()
     }
@@ -115,7 +115,7 @@ impl Fault {
             Kind::PauseMaster | Kind::PauseWorker | Kind::PauseWorkerBriefly => hosts.pause(host),
             Kind::CutMaster | Kind::CutWorker => hosts.disconnect(host),
             Kind::LoseMaster | Kind::LoseWorker => {
-                // In this order: those who were connected to it are not told of its end.
+                // In this order: its peers get no notice of the end of its connections.
                 hosts.disconnect(host)?;
                 hosts.kill(host)
             }
@@ -147,7 +147,7 @@ impl Fault {
         })
     }
 
-    /// The worker, where there is one; otherwise each of the masters.
+    /// Acts on the worker, if there is one, or else on each of the masters.
     fn each(&self, act: impl Fn(&Host) -> Result<(), Failure>) -> Result<(), Failure> {
         match &self.worker {
             Some(worker) => act(worker),

@@ -1,15 +1,16 @@
-//! The containers of a run, and what can be done to them.
+//! The containers of a run, and the actions on them.
 
 use crate::Failure;
 use crate::engine::docker;
 
-/// What everything of a run is labelled with; the value is the run. `compose.yml` and `scripts/docker.sh` know it.
+/// The label of everything that belongs to a run; its value is the run. `compose.yml` and `scripts/docker.sh` use
+/// it too.
 const LABEL: &str = "quorlock.harness";
 
 /// The program of this example in its image.
 const PROGRAM: &str = "quorlock-harness";
 
-/// The network of masters and workers, as compose.yml has it.
+/// The network of masters and workers, as named in compose.yml.
 const MASTERS: &str = "masters";
 
 /// All containers of a run.
@@ -22,7 +23,7 @@ pub(crate) struct Hosts {
     hosts: Vec<Host>,
 }
 
-/// One container. Its name is that of its service, by which it is known in the networks.
+/// One container. Its name is that of its service, which is also its name in the networks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Host {
     name: String,
@@ -41,7 +42,7 @@ impl Host {
 }
 
 impl Hosts {
-    /// Finds what compose has started for that run.
+    /// Finds the containers that compose has started for that run.
     pub(crate) fn find(run: &str) -> Result<Self, Failure> {
         let label = format!("{LABEL}={run}");
         let filter = format!("label={label}");
@@ -66,7 +67,7 @@ impl Hosts {
         Ok(found)
     }
 
-    /// The host of that name.
+    /// Returns the host of that name.
     pub(crate) fn named(&self, name: &str) -> Result<&Host, Failure> {
         let host = self.hosts.iter().find(|host| host.name == name);
         host.ok_or_else(|| {
@@ -74,20 +75,20 @@ impl Hosts {
         })
     }
 
-    /// Those whose name is `kind` and a number.
+    /// Returns the hosts whose name is `kind` and a number.
     pub(crate) fn of_kind(&self, kind: &str) -> Vec<Host> {
         let is_one = |host: &&Host| host.name.strip_prefix(kind) == Some(host.number());
         self.hosts.iter().filter(is_one).cloned().collect()
     }
 
-    /// Where a port of a host is published on this machine.
+    /// Returns the address on this machine at which a port of a host is published.
     pub(crate) fn published(&self, host: &Host, port: &str) -> Result<String, Failure> {
         let listed = docker(&["port", &host.container, port])?;
         let address = listed.lines().next().map(str::to_owned);
         address.ok_or_else(|| format!("{} does not publish its port {port}", host.name).into())
     }
 
-    /// Those that have ended, although nobody ended them.
+    /// Returns the hosts that have ended by themselves.
     pub(crate) fn ended(&self) -> Result<Vec<&Host>, Failure> {
         let mut ended = Vec::new();
         for host in &self.hosts {
@@ -99,7 +100,7 @@ impl Hosts {
         Ok(ended)
     }
 
-    /// The exit status of a host that has ended.
+    /// Returns the exit status of a host that has ended.
     pub(crate) fn status(&self, host: &Host) -> Result<String, Failure> {
         docker(&["inspect", "--format", "{{.State.ExitCode}}", &host.container])
     }
@@ -133,7 +134,7 @@ impl Hosts {
         ]))
     }
 
-    /// Stops all processes of a host where they are.
+    /// Suspends all processes of a host.
     pub(crate) fn pause(&self, host: &Host) -> Result<(), Failure> {
         done(docker(&["pause", &host.container]))
     }
@@ -152,13 +153,13 @@ impl Hosts {
         done(docker(&["network", "disconnect", &self.network, &host.container]))
     }
 
-    /// Brings it back, under its name.
+    /// Brings the host back into the network, under its name.
     pub(crate) fn connect(&self, host: &Host) -> Result<(), Failure> {
         connect_to(&self.network, host)
     }
 
-    /// Makes a network of its own for a worker and some masters, and takes the worker out of the one of all.
-    /// The masters leave it as well if it `splits`; otherwise they are in both.
+    /// Creates a network for a worker and some masters, and takes the worker out of the common one. With `splits`
+    /// the masters leave the common network as well; otherwise they are in both.
     pub(crate) fn isolate(
         &self,
         worker: &Host,
@@ -200,12 +201,12 @@ impl Hosts {
     }
 }
 
-/// By its name, which Docker knows only in the network in which it was given.
+/// Connects a host under its name, which Docker knows only in the network in which it was given.
 fn connect_to(network: &str, host: &Host) -> Result<(), Failure> {
     done(docker(&["network", "connect", "--alias", &host.name, network, &host.container]))
 }
 
-/// Nobody needs what the command has printed.
+/// Drops the output of a command.
 fn done(result: Result<String, Failure>) -> Result<(), Failure> {
     result.map(drop)
 }

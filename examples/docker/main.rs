@@ -1,9 +1,10 @@
 //! The Docker harness: workers contend for locks over five masters, each of them its own host, while the nemesis
-//! kills, pauses, wipes and cuts off masters and workers. `scripts/docker.sh` runs it; README.md says how to put a
-//! service of one's own in the workers' place.
+//! kills, pauses, wipes and cuts off masters and workers. `scripts/docker.sh` runs it. README.md describes how to
+//! replace the workers by another service.
 //!
 //! This program has several roles. In containers it is the witness and the workers, which are those of
-//! `tests/nemesis`; on the host it makes the faults, by the command `docker` alone, and judges in the end.
+//! `tests/nemesis`. On the host it makes the faults, by the command `docker` alone, and judges the history at the
+//! end.
 
 #![allow(
     clippy::print_stdout,
@@ -34,10 +35,10 @@ mod witness;
 #[path = "../../tests/nemesis/worker/mod.rs"]
 mod worker;
 
-/// Why this program ends with exit status 1.
+/// The reason for which this program ends with exit status 1.
 pub(crate) type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// Where the witness listens, in its container.
+/// The port of the witness, in its container.
 const WITNESS_PORT: &str = "7000";
 
 fn main() -> ExitCode {
@@ -56,7 +57,7 @@ fn play(arguments: &[String]) -> Result<ExitCode, Failure> {
     match role.as_slice() {
         ["nemesis", rest @ ..] => return run::run(&plan::Plan::read(rest)?),
         ["witness"] => {
-            // In the working directory, which is the container's own.
+            // The working directory belongs to the container.
             witness::Server::bind(&format!("0.0.0.0:{WITNESS_PORT}"), Path::new("."))?.serve()?;
         }
         ["worker"] => {
@@ -72,7 +73,7 @@ fn play(arguments: &[String]) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Deletes all that is in a folder.
+/// Deletes all files in a folder.
 fn wipe(folder: &Path) -> Result<(), Failure> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;

@@ -1,7 +1,7 @@
-//! Makes faults for a given time, tells the witness of each, and heals them all.
+//! Makes faults for a given time, reports each to the witness, and heals them all.
 //!
-//! Two series of faults run side by side: those that impair masters, and those that impair a worker alone. At any
-//! time a minority of the masters is impaired at most, which is what quorlock's guarantees cover. A master that may
+//! Two series of faults run side by side: one impairs masters, the other one impairs a worker alone. At any time at
+//! most a minority of the masters is impaired, which is the condition of quorlock's guarantees. A master that may
 //! have forgotten locks is impaired until its quarantine is over, so the next fault of masters waits for that.
 
 use std::ops::Range;
@@ -19,23 +19,24 @@ use crate::fault::{Fault, Kind, OF_MASTERS, OF_WORKERS};
 use crate::hosts::{Host, Hosts};
 use crate::witness::{Client, Event};
 
-/// A pause between two faults of a series, in per cent of the longest TTL: enough for some locks without a fault.
+/// The pause between two faults of a series, in per cent of the longest TTL: enough for some locks without a fault.
 const PAUSE_PERCENT: Range<u32> = 15..80;
 
-/// What a healed master needs besides its quarantine: it starts, and its clients notice.
+/// Time that a healed master needs besides its quarantine, for its start and for its clients to notice.
 const NOTICED: Duration = Duration::from_secs(1);
 
-/// What makes the faults of one run.
+/// The faults of one run.
 pub(crate) struct Nemesis<'a> {
     hosts: &'a Hosts,
-    /// Where the witness listens, as seen from here.
+    /// The address of the witness, as seen from the host.
     witness: &'a str,
     masters: Vec<Host>,
-    /// The workers that no fault concerns now.
+    /// The workers without a fault at present.
     free: Mutex<Vec<Host>>,
-    /// The first master has a part in each fault of masters, for clients that rely on it more than on the others.
+    /// True if the first master has a part in each fault of masters, for clients that rely on it more than on the
+    /// others.
     first: bool,
-    /// The longest TTL of the workers' locks, and so how long a master is in quarantine.
+    /// The longest TTL of the workers' locks, which is also the length of a quarantine.
     max_ttl: Duration,
     began: Instant,
     ids: AtomicU64,
@@ -69,7 +70,7 @@ impl<'a> Nemesis<'a> {
         })
     }
 
-    /// Makes faults until `end`. When it returns, all are healed, and all quarantines are over.
+    /// Makes faults until `end`. When it returns, all of them are healed, and all quarantines are over.
     pub(crate) fn run(&self, end: Instant, seed: u64) -> Result<(), Failure> {
         let of_masters = Series::new(self, &OF_MASTERS, seed)?;
         let of_workers = Series::new(self, &OF_WORKERS, seed.wrapping_add(1))?;
@@ -93,13 +94,13 @@ impl<'a> Nemesis<'a> {
     }
 }
 
-/// Faults one after the other.
+/// A series of faults, one after the other.
 struct Series<'a> {
     nemesis: &'a Nemesis<'a>,
     witness: Client,
     chance: StdRng,
     kinds: &'static [Kind],
-    /// Those that have not had their turn. Each kind has one before any has its second.
+    /// The kinds that are left in this cycle. Each kind has one fault before any has its second.
     left: Vec<Kind>,
 }
 
@@ -109,7 +110,7 @@ impl<'a> Series<'a> {
         Ok(Self { nemesis, witness, chance: StdRng::seed_from_u64(seed), kinds, left: Vec::new() })
     }
 
-    /// If one series fails, the other one ends as well, after its present fault.
+    /// Makes faults until `end`. If one series fails, the other one ends as well, after its present fault.
     fn run(mut self, end: Instant) -> Result<(), Failure> {
         let failed = &self.nemesis.failed;
         while Instant::now() < end && !failed.load(Ordering::Relaxed) {
@@ -136,7 +137,7 @@ impl<'a> Series<'a> {
         }
         let kind = self.left.pop().unwrap_or(self.kinds[0]);
         let worker = kind.concerns_worker().then(|| {
-            // The other series has one of them at most.
+            // The other series uses one of the workers at most.
             let mut free = self.nemesis.free();
             let chosen = self.chance.random_range(0..free.len());
             free.swap_remove(chosen)
@@ -148,7 +149,7 @@ impl<'a> Series<'a> {
         Fault { kind, worker, masters }
     }
 
-    /// Makes a fault and heals it. It is told before it begins, and after it is healed.
+    /// Makes a fault and heals it. The witness hears of it before it begins, and after it is healed.
     fn make(&mut self, fault: &Fault) -> Result<(), Failure> {
         let (what, targets) = (fault.kind.describe(), fault.targets());
         let mut ids = Vec::new();

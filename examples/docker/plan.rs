@@ -1,4 +1,4 @@
-//! What a run is to do: the arguments that `scripts/docker.sh` passes on.
+//! The plan of a run: the arguments that `scripts/docker.sh` passes on.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,18 +8,18 @@ use crate::Failure;
 /// The settings of one run.
 #[derive(Debug)]
 pub(crate) struct Plan {
-    /// The run that everything is labelled with.
+    /// The run, which is the value of the label.
     pub(crate) run: String,
-    /// How long faults are made.
+    /// Time for which faults are made, in seconds.
     pub(crate) seconds: u64,
     pub(crate) seed: u64,
     /// The longest TTL of the workers' locks: the `max_ttl` of their clients.
     max_ttl_ms: u64,
-    /// Which client the workers are.
+    /// The name of the workers' client.
     pub(crate) client: String,
-    /// Where the history and the picture go.
+    /// The folder for the history and the picture.
     pub(crate) folder: PathBuf,
-    /// The workers tell the witness nothing: only the faults are made.
+    /// True if the workers report nothing to the witness, so that only the faults are made.
     pub(crate) faults_only: bool,
 }
 

@@ -14,16 +14,16 @@ use crate::witness::{Client, Event, History, Phase};
 use crate::worker::clients;
 use crate::{Failure, WITNESS_PORT};
 
-/// How long the containers may take to start and to end.
+/// Time limit for the start and the end of the containers.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How often a state is asked for that nobody tells.
+/// Interval at which a state is polled.
 const POLL: Duration = Duration::from_millis(200);
 
-/// The workers start, and find the masters, which are new, in quarantine.
+/// Time for the workers to start, besides the quarantine of the new masters.
 const FIRST_LOCKS: Duration = Duration::from_secs(2);
 
-/// After the last fault everybody gets a lock within two TTLs and a quarantine.
+/// Time after the last fault within which everybody gets a lock: two TTLs and a quarantine.
 fn recovery(plan: &Plan) -> Duration {
     plan.max_ttl() * 3
 }
@@ -31,9 +31,9 @@ fn recovery(plan: &Plan) -> Duration {
 fn rules(plan: &Plan) -> Rules {
     Rules {
         recovery: Some(recovery(plan)),
-        // The targets of the faults are names of containers here, in which the judge finds no masters.
+        // The targets of the faults are names of containers, in which the judge finds no masters.
         waits: None,
-        // A service of the user's own may do without them, and takes the kinds that it needs.
+        // A service of the user may work without tokens, and use only some kinds of locks.
         tokens: false,
         kinds: 0,
         elections: false,
@@ -43,7 +43,7 @@ fn rules(plan: &Plan) -> Rules {
     }
 }
 
-/// Returns success for a run without violations that shows enough.
+/// Runs the plan. Returns success if there are no violations and the run shows enough.
 pub(crate) fn run(plan: &Plan) -> Result<ExitCode, Failure> {
     let hosts = Hosts::find(&plan.run)?;
     println!("{} client, faults for {} s with seed {}", plan.client, plan.seconds, plan.seed);
@@ -82,7 +82,7 @@ pub(crate) fn run(plan: &Plan) -> Result<ExitCode, Failure> {
 }
 
 fn judge(plan: &Plan, hosts: &Hosts, witness: &mut Client) -> Result<ExitCode, Failure> {
-    // The history is complete on the witness's disk when it has answered this.
+    // The answer means that the history is complete on the witness's disk.
     witness.tell(&Event::Enter { phase: Phase::End })?;
     let file = plan.folder.join("history");
     hosts.copy_out(hosts.named("witness")?, "/data/history", &file.to_string_lossy())?;

@@ -1,10 +1,10 @@
-//! The verdict as a table: what must not happen, and how often it did.
+//! The verdict as a table: the violations of each promise, and their number.
 
 use std::fmt;
 
 use crate::judge::{Verdict, Violation};
 
-/// A line for each promise that the judge looks at.
+/// A table with a line for each promise that the judge checks.
 pub(crate) struct Table<'a>(pub(crate) &'a Verdict);
 
 const PROMISES: [&str; 7] = [
@@ -17,7 +17,7 @@ const PROMISES: [&str; 7] = [
     "a contender that got no lock after the last fault",
 ];
 
-/// The number of the promise that was broken. A run in containers has no rule for how long calls wait.
+/// The index of the broken promise. A run in containers has no rule for the wait of a call.
 fn promise(violation: &Violation) -> Option<usize> {
     Some(match violation {
         Violation::TwoInside { .. } => 0,

@@ -1,12 +1,14 @@
 //! A holder is paused for longer than its lock lives, and its late write is refused.
 //!
 //! Two processes pay into one account: they read the balance, add to it, and write the sum. The first
-//! one reads, makes sure that its lock is still its own, and is stopped (with `SIGSTOP`, as a debugger,
-//! a suspended machine or a full swap would) just before it writes. Its lock ends, the second one takes
-//! it and pays in; then the first one goes on, with a sum from before. No lock service can prevent
-//! that: the pause comes after the last question. So the database has to refuse, in one of two ways.
+//! process reads, checks that its lock is still valid, and is stopped just before it writes. `SIGSTOP`
+//! stops it, as a debugger, a suspended machine or a full swap would. Its lock ends, and the second
+//! process takes the lock and pays in. Then the first process goes on, with a sum from before. No lock
+//! service can prevent that, since the pause comes after the last check. So the database must refuse
+//! the write, in one of two ways.
 //!
-//! **A fencing token.** The database keeps the largest token it has seen, and refuses a smaller one:
+//! **A fencing token.** The database keeps the largest token that it has seen, and refuses a smaller
+//! one:
 //!
 //! ```sql
 //! -- before anything is read: from here on, nobody with a smaller token can write
@@ -14,31 +16,30 @@
 //! UPDATE account SET balance = ?2, token = ?1 WHERE id = 42 AND token <= ?1;
 //! ```
 //!
-//! **An optimistic version check.** Whoever writes names the version that was read, and no lock is
-//! taken at all:
+//! **An optimistic version check.** The write names the version that was read, and takes no lock:
 //!
 //! ```sql
 //! SELECT balance, version FROM account WHERE id = 42;
 //! UPDATE account SET balance = ?2, version = version + 1 WHERE id = 42 AND version = ?1;
 //! ```
 //!
-//! Either way a write that changes no row was refused, and the work begins again.
+//! In both cases a write that changes no row was refused, and the work begins again.
 //!
-//! - The version check is the simpler one, and the right one where the database alone is concerned: one
-//!   row (or one database, in a transaction), work that is cheap to do again, conflicts that are rare.
-//!   Everybody does the work, and who comes second does it once more.
-//! - Locks with tokens are for the rest: work that is too expensive to be done in vain, or that reaches
+//! - The version check is the simpler one, and the right one if only the database is concerned: one row
+//!   (or one database, in a transaction), work that is cheap to do again, conflicts that are rare.
+//!   Everybody does the work, and the second one does it once more.
+//! - Locks with tokens are for the rest: work that is too expensive to be wasted, or that reaches
 //!   beyond the database (a payment, a mail, a file); several writes under one lock; several storages,
-//!   each of which compares the same token. One does the work, and the others wait. What lies outside
-//!   has to compare the token, too, or the lock is all that protects it.
+//!   each of which compares the same token. One does the work, and the others wait. Storages outside
+//!   must compare the token, too, or only the lock protects them.
 //!
 //! ```text
 //! cargo run --example fencing
 //! ```
 //!
-//! It starts its own masters, unless `QUORLOCK_NODES` names some, and itself once more as the process
-//! that is stopped. The exit status is 0 if the money of one was lost without a check, and neither's
-//! was lost with either.
+//! It starts its own masters, unless `QUORLOCK_NODES` names some, and one more process of itself as the
+//! one that is stopped. The exit status is 0 if one payment was lost without a check, and none was lost
+//! with either check.
 
 #![allow(
     clippy::print_stdout,
@@ -68,14 +69,14 @@ mod masters;
 
 const NAME: &str = "fencing/account-42";
 
-/// Short, so that this is over soon. The default of 10 s suits most programs.
+/// Short, to make the example quick. The default of 10 s suits most programs.
 const TTL: Duration = Duration::from_secs(1);
 
-/// How often a payment is begun again.
+/// Maximum number of attempts of a payment.
 const TRIES: usize = 5;
 
 const BALANCE: i64 = 100;
-/// What the first one pays in, and what the second one does.
+/// The payments of the first process and of the second one.
 const FIRST: i64 = 30;
 const SECOND: i64 = 50;
 
@@ -99,13 +100,13 @@ fn run() -> Result<(), Failure> {
     }
 }
 
-/// What keeps a late write out of the database.
+/// The check that keeps a late write out of the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Check {
-    /// Nothing: the lock alone shall do.
+    /// No check: only the lock.
     Nothing,
     Token,
-    /// The version, and no lock.
+    /// The version, without a lock.
     Version,
 }
 
@@ -129,7 +130,7 @@ impl Check {
         }
     }
 
-    /// What the account must hold in the end, and how often the first one must have been refused.
+    /// The final balance, and the number of writes of the first process that must be refused.
     fn promised(self) -> (i64, usize) {
         match self {
             Self::Nothing => (BALANCE + FIRST, 0), // The second one's money is gone.
@@ -155,8 +156,8 @@ fn demonstrate() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Has the first process stopped before it writes, and the second one pay in meanwhile. Returns how
-/// often the first one's write was refused.
+/// Stops the first process before it writes, and lets the second one pay in meanwhile. Returns the
+/// number of refused writes of the first process.
 fn pay_in_twice(
     check: Check,
     masters: &Masters,
@@ -201,11 +202,11 @@ fn judge(check: Check, balance: i64, refused: usize) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A payment that has been begun: the balance is read, the lock (if there is one) is held.
+/// A payment that has begun: the balance is read, and the lock is held if there is one.
 struct Payment {
     check: Check,
     guard: Option<Guard>,
-    /// The token, or the version that was read; nothing that anybody compares, without a check.
+    /// The token, or the version that was read. Without a check nothing compares it.
     stamp: i64,
     read: i64,
     sum: i64,
@@ -244,7 +245,7 @@ impl Payment {
         format!("{stamp}; has read {}, is about to write {}", self.read, self.sum)
     }
 
-    /// Whether the database has taken it.
+    /// Returns true if the database has taken the write.
     fn write(&self, account: &Account) -> Result<bool, Failure> {
         match self.check {
             Check::Nothing => account.write(self.sum),
@@ -282,8 +283,8 @@ impl Account {
         self.update("UPDATE account SET balance = ?1 WHERE id = 42", params![balance])
     }
 
-    /// Leaves the token before it reads. Otherwise one with a smaller token could still write between
-    /// our reading and our writing, and be told that all is well.
+    /// Writes the token before it reads. Otherwise a process with a smaller token could write between
+    /// our read and our write, and would be told that it succeeded.
     fn read_with_token(&self, token: i64) -> Result<i64, Failure> {
         const CLAIM: &str = "UPDATE account SET token = ?1 WHERE id = 42 AND token <= ?1
                                  RETURNING balance";
@@ -310,7 +311,7 @@ impl Account {
         )
     }
 
-    /// Whether it changed a row. If not, it was refused.
+    /// Returns true if the statement changed a row. If not, it was refused.
     fn update(&self, statement: &str, values: impl rusqlite::Params) -> Result<bool, Failure> {
         Ok(self.0.execute(statement, values)? > 0)
     }
@@ -324,8 +325,9 @@ struct First {
 impl First {
     const ROLE: &str = "--first";
 
-    /// What the process does: pays in, and begins again when it is refused. It waits for a word from
-    /// the other one before its first write. The last line it says is how often it was refused.
+    /// The life of the process: it pays in, and begins again when it is refused. It waits for an order
+    /// of the other process before its first write. The last line that it prints is the number of
+    /// refusals.
     fn play(check: Check, file: &str) -> Result<(), Failure> {
         let locks = Masters::find(0)?.builder()?.ttl(TTL).build()?;
         let account = Account::open(Path::new(file))?;
@@ -357,7 +359,7 @@ impl First {
         Ok(Self { process: Copy::start(masters, args)? })
     }
 
-    /// Stops it where it is; returns once it has stopped.
+    /// Stops the process, and returns once it has stopped.
     fn stop(&self) -> Result<(), Failure> {
         let pid = self.process.pid();
         kill_process(pid, Signal::STOP)?;
@@ -375,7 +377,7 @@ impl First {
         Ok(kill_process(self.process.pid(), Signal::CONT)?)
     }
 
-    /// Hears it out. Returns how often it was refused.
+    /// Prints the remaining lines of the process. Returns the number of refusals.
     fn finish(self) -> Result<usize, Failure> {
         let mut said = self.process.hear()?;
         loop {

@@ -1,23 +1,23 @@
 //! An event has 25 places, and eight web servers take sign-ups for it.
 //!
-//! A server counts who has signed up. If a place is left it sends the confirmation, and writes the name down. Nothing
-//! else is protected: between the counting and the writing another server may count as well. So without a lock more
-//! people are confirmed than there are places. With it there are 25, whoever asks, and whichever server dies.
+//! A server counts the people who have signed up. If a place is left, it sends the confirmation, and writes the name
+//! down. Nothing else is protected: between the count and the write another server may count as well. So without a
+//! lock more people are confirmed than there are places. With the lock there are 25, even if a server dies.
 //!
-//! One server is killed in the middle of a sign-up, while it holds the lock. Nobody has to find out that it is dead,
-//! or to compare its clock with anybody's: the masters end the lock by themselves, its TTL after the grant, and grant
-//! it to the next server. Where the value of a lock is a time of its holder's clock, and others take the lock over
+//! One server is killed in the middle of a sign-up, while it holds the lock. Nobody needs to detect that it is dead,
+//! or to compare its clock with another one. The masters end the lock by themselves, its TTL after the grant, and
+//! grant it to the next server. If the value of a lock is a time of its holder's clock, and others take the lock over
 //! once that time is past, one wrong clock is enough for two holders.
 //!
-//! A single database could do the counting and the writing in one transaction. The confirmation, which cannot be taken
-//! back, is not part of one.
+//! A single database could do the count and the write in one transaction. But the confirmation, which cannot be taken
+//! back, is not part of a transaction.
 //!
 //! ```text
 //! cargo run --example sign_up
 //! ```
 //!
-//! It starts its own masters, unless `QUORLOCK_NODES` names some, and itself eight times more as the servers. The exit
-//! status is 0 if too many people signed up without the lock, and as many as there are places with it.
+//! It starts its own masters, unless `QUORLOCK_NODES` names some, and eight more processes of itself as the servers.
+//! The exit status is 0 if too many people signed up without the lock, and as many as there are places with it.
 
 #![allow(
     clippy::print_stdout,
@@ -46,10 +46,10 @@ mod masters;
 const PLACES: usize = 25;
 const SERVERS: usize = 8;
 
-/// How many people want a place at each of the servers: twice its share, and more.
+/// Number of people who want a place at each server: more than twice its share.
 const PEOPLE: usize = 8;
 
-/// A lock is a name that all agree on; this one stands for the list of participants.
+/// A lock is a name that all servers agree on. This one protects the list of participants.
 const NAME: &str = "sign-up/event-7";
 
 /// Short, so that the lock of a server that was killed ends soon. The default of 10 s suits most programs.
@@ -78,12 +78,12 @@ fn run() -> Result<(), Failure> {
     }
 }
 
-/// How a server takes its sign-ups.
+/// The way in which a server takes its sign-ups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     Unlocked,
     Locked,
-    /// It is killed in the middle of its first one.
+    /// The server is killed in the middle of its first sign-up.
     Killed,
 }
 
@@ -103,7 +103,7 @@ fn demonstrate() -> Result<(), Failure> {
     let masters = Masters::find(3)?;
     println!("{PLACES} places; {PEOPLE} people want one at each of {SERVERS} servers");
     println!("{}; the TTL is {TTL:?}", masters.describe());
-    // New masters of yours may have to be waited for.
+    // Masters that you name may be new, and in quarantine at first.
     drop(masters.builder()?.build()?.lock(NAME)?);
 
     println!("\nWithout a lock");
@@ -122,7 +122,7 @@ fn demonstrate() -> Result<(), Failure> {
         .ok_or_else(|| "with the lock all places are to be taken once".into())
 }
 
-/// Has all servers take sign-ups. Returns how many people are on the list in the end.
+/// Lets all servers take sign-ups. Returns the number of people on the list at the end.
 fn sign_up(masters: &Masters, way: Way) -> Result<usize, Failure> {
     let directory = Directory::create("event")?;
     let file = directory.file("event.sqlite");
@@ -157,7 +157,7 @@ fn sign_up(masters: &Masters, way: Way) -> Result<usize, Failure> {
 
 const SERVER: &str = "--server";
 
-/// What a server does.
+/// The life of a server.
 fn serve(number: &str, way: Way, list: &List) -> Result<(), Failure> {
     let locks = Masters::find(0)?.builder()?.ttl(TTL).build()?;
     println!("ready");
@@ -186,7 +186,7 @@ fn serve(number: &str, way: Way, list: &List) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The only difference between the two ways.
+/// Takes the lock, or none: this is the only difference between the ways.
 fn enter(way: Way, locks: &Quorlock) -> Result<Option<Guard>, Failure> {
     Ok(match way {
         Way::Unlocked => None,
@@ -200,8 +200,8 @@ fn confirm(list: &List, guard: Option<&Guard>, person: &str) -> Result<bool, Fai
         return Ok(false);
     }
     if let Some(guard) = guard {
-        // A lease can run out, for example while a laptop sleeps. Then another server may be about to give this
-        // place away.
+        // A lease can run out, for example while a laptop sleeps. Then another server may be about to give this place
+        // away.
         guard.check()?;
     }
     send_the_confirmation();
@@ -209,12 +209,12 @@ fn confirm(list: &List, guard: Option<&Guard>, person: &str) -> Result<bool, Fai
     Ok(true)
 }
 
-/// It takes a millisecond or so, and cannot be taken back.
+/// Takes about one millisecond, and cannot be taken back.
 fn send_the_confirmation() {
     thread::sleep(Duration::from_micros(rand::random_range(500..1_500)));
 }
 
-/// Who has signed up: a table, with no limit of its own.
+/// The people who have signed up: a table without a limit of its own.
 struct List(Connection);
 
 impl List {

@@ -1,16 +1,16 @@
-//! A service on tokio takes locks: the blocking calls run on tokio's threads for such calls, and a request that is given up
-//! gives its wait up as well.
+//! A service on tokio takes locks. The blocking calls run on tokio's threads for such calls, and a cancelled request stops
+//! waiting.
 //!
-//! quorlock has no async interface, and needs none for this. `spawn_blocking` moves the call to a thread on which it may
-//! wait. A task that is dropped, by a timeout or because the client of the service has gone, does not stop that thread. So the
-//! task keeps the sender of a channel, and the call takes the receiver: when the task is dropped, the sender is dropped, and
-//! the wait ends with `Cancelled`. Work that has begun under the lock goes on to its end, and gives the lock back.
+//! quorlock has no async interface, and needs none for this. `spawn_blocking` moves the call to a thread on which it may wait.
+//! Dropping a task, because of a timeout or because the client of the service has gone, does not stop that thread. So the task
+//! keeps the sender of a channel, and the call takes the receiver. Dropping the task drops the sender, and the wait ends with
+//! `Cancelled`. Work that has begun under the lock goes on to its end, and gives the lock back.
 //!
 //! ```text
 //! cargo run --example async_neighbour
 //! ```
 //!
-//! It starts its own masters, unless `QUORLOCK_NODES` names some. The exit status is 0 if all went as it says.
+//! It starts its own masters, unless `QUORLOCK_NODES` names some. The exit status is 0 if each step behaves as described.
 
 #![allow(
     clippy::print_stdout,
@@ -54,7 +54,7 @@ async fn under_lock<R: Send + 'static>(
     let locks = locks.clone();
     let call = spawn_blocking(move || {
         let guard = locks.lock_within(name, &cancel);
-        // For this demonstration: what has become of the wait, also where nobody awaits it any more.
+        // Only for this demonstration: the result of the wait, even if no task awaits it any more.
         let _ = over.send(guard.as_ref().map(|_| ()).map_err(Clone::clone));
         let guard = guard?;
         let result = work(&guard);
@@ -83,7 +83,7 @@ async fn run() -> Result<(), Failure> {
     if given_up.is_ok() {
         return Err("two had the lock".into());
     }
-    // The runtime's thread has not waited, and the other one does not any more.
+    // The runtime's thread has not waited, and the blocking thread has stopped waiting.
     match spawn_blocking({
         let waits = waits.clone();
         move || waits.recv_timeout(Duration::from_secs(5))

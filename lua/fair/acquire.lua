@@ -1,18 +1,18 @@
--- Takes a fair lock on one node, if it is free and the caller is the first of those who wait; or says who is in the way,
--- and notes the caller's place among them.
+-- Takes a fair lock on one node, if it is free and the caller is first in the queue. Otherwise reports the obstacle, and
+-- notes the caller's place in the queue.
 --
 -- Replies (the shape that every acquire script has):
 --   {1, number}      granted; number is this node's number of the grant, 0 without fencing
---   {0, ms, ticket}  refused: somebody's key is there, or somebody else goes first, for ms more milliseconds (-1: without
---                    expiry). A caller with a ticket waits in the queue; to one without, ticket is the largest there
+--   {0, ms, ticket}  refused: another owner's key is there, or another caller goes first, for ms more milliseconds (-1: without
+--                    expiry). A caller with a ticket waits in the queue; for one without, ticket is the largest there
 --   {0, ms}          the same, and the queue is full, so that the caller is not in it
 --   {-1, 0}          not admitted: the mark is another one, so the node may have forgotten locks
---   {-2, type}       the name belongs to something that is no lock, of that type; or a key of the queue's to no queue
+--   {-2, type}       the name belongs to something that is not a lock, of that type; or a key of the queue is not a queue
 --   {-3, 0}          the fence is the largest number that there is
---   {-3, 1}          the fence is no number
+--   {-3, 1}          the fence is not a number
 --
--- Running it again for the same owner grants again, with the same number, and leaves the caller where it stands in the
--- queue: a retry after a lost reply changes nothing.
+-- Running it again for the same owner grants again, with the same number, and leaves the caller at its place in the queue: a
+-- retry after a lost reply changes nothing.
 
 local redis, KEYS, ARGV = redis, KEYS, ARGV -- a local is found faster than a global
 local LOCK, MARK, RESERVED, QUEUE, QUEUE_ENDS, FENCE = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
@@ -60,7 +60,7 @@ if first or waits then
       is_in_queue = redis.call('ZCARD', QUEUE) < MOST
     end
     if is_in_queue then
-      -- Its end first, and the place last: if a command fails on the way, nobody stands in the queue for ever.
+      -- Its end first, and the place last: if a command fails in between, nobody stays in the queue for ever.
       redis.call('ZADD', QUEUE_ENDS, now + STAYS_FOR, QUEUED)
       if redis.call('PTTL', QUEUE_ENDS) < tonumber(STAYS_FOR) then
         redis.call('PEXPIRE', QUEUE_ENDS, STAYS_FOR)
@@ -71,7 +71,7 @@ if first or waits then
       end
     end
   end
-  -- Those who do not wait any more are in nobody's way. In the middle of the queue they are not looked for.
+  -- Callers that no longer wait block nobody at the head of the queue. In its middle they are not searched for.
   for _ = 1, MOST + 1 do
     first = redis.call('ZRANGE', QUEUE, 0, 0)[1]
     ahead_ms = first and (redis.call('ZSCORE', QUEUE_ENDS, first) or 0) - now or 0
@@ -97,7 +97,7 @@ local is_behind = first and first ~= QUEUED
 local in_the_way = kind ~= 'none' and remaining or is_behind and ahead_ms or blocked
 if in_the_way and not ours then
   if not is_behind then
-    -- Else the one behind could be ahead by its reservation, and the first one by the queue.
+    -- Otherwise the caller behind could be ahead by its reservation, and the first one by the queue.
     local is_shared = kind == 'hash'
     -- include reserve.lua
   end

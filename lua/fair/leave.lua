@@ -1,4 +1,5 @@
--- Takes a caller out of the queue of a fair lock on one node, and tells the one behind it, if that goes next.
+-- Takes a caller out of the queue of a fair lock on one node, and tells the next one if it is now first and the lock is
+-- free.
 --
 -- Replies:
 --   1   it was in the queue
@@ -7,7 +8,7 @@
 local LOCK, QUEUE, QUEUE_ENDS = KEYS[1], KEYS[2], KEYS[3]
 local QUEUED, CHANNEL = ARGV[1], ARGV[2]
 
--- pcall: something else under that key is no queue, and no fault of the node.
+-- pcall: something else under that key is not a queue, and no fault of the node.
 local first = redis.pcall('ZRANGE', QUEUE, 0, 0)
 if first.err then
   if not string.find(first.err, 'WRONGTYPE', 1, true) then
@@ -22,7 +23,7 @@ end
 if first[1] == QUEUED and redis.call('TYPE', LOCK).ok == 'none' then
   first = redis.call('ZRANGE', QUEUE, 0, 0)
   if first[1] then
-    -- pcall: it looks now and then, whether or not it may be told.
+    -- pcall: it polls now and then, even if publishing is not permitted.
     redis.pcall('PUBLISH', CHANNEL, first[1])
   end
 end

@@ -1,8 +1,8 @@
--- Gives a fair lock back on one node, if it is still ours there, and tells the first of those who wait for it. It is free
--- then, or the node keeps it for a while, although nobody holds it.
+-- Gives a fair lock back on one node, if it is still ours there, and tells the first waiter. The lock is then free, or the
+-- node keeps it for a while, although nobody holds it.
 --
 -- Replies:
---   1   our key was there, and is deleted, or somebody else's for as long as it is kept
+--   1   our key was there, and is deleted, or replaced by that of a kept lock
 --   0   our key was not there
 
 local redis, KEYS, ARGV = redis, KEYS, ARGV -- a local is found faster than a global
@@ -16,14 +16,15 @@ local OWNER, CHANNEL, QUEUED, KEEP_UNTIL, KEEP_BY, KEPT, RAISE_TO, FENCE_TTL
 local owner = redis.pcall('GET', LOCK)
 local reply = 0
 if owner == OWNER then
-  -- Before the node is asked to keep it: a server that is out of memory refuses what a script sets first.
+  -- Before the node sets the kept key: a server that is out of memory refuses the first command of a script that sets
+  -- something.
   redis.call('DEL', LOCK)
   reply = 1
-  -- The first in the queue is told, or if there is none, all who have no ticket yet. If the caller itself is the first, it
-  -- comes again without being told. '#queued' is the name of nobody in the queue, and tells those who wait for the name as
-  -- a lock of another kind, and may have been refused because of this key.
+  -- The first in the queue is told, or if there is none, all callers that have no ticket yet. If the caller itself is the
+  -- first, it comes again without being told. '#queued' is the name of nobody in the queue. It tells the waiters for the
+  -- name as a lock of another kind, which may have been refused because of this key.
   local first = redis.pcall('ZRANGE', QUEUE, 0, 0)[1]
-  -- pcall: the lock is given back, whether or not we may say so. Waiters look now and then.
+  -- pcall: the lock is given back even if publishing is not permitted. Waiters poll now and then.
   redis.pcall('PUBLISH', CHANNEL, first == QUEUED and '#queued' or first or OWNER)
 elseif type(owner) == 'table' and not string.find(owner.err, 'WRONGTYPE', 1, true) then
   return owner -- a permission is missing

@@ -1,19 +1,19 @@
--- Takes an exclusive lock under several names on one node, under all of them or none, or says who is in the way.
+-- Takes an exclusive lock under several names on one node, under all of them or none, or reports the obstacle.
 --
 -- Replies (the shape that every acquire script has):
 --   {1, number}   granted; number is this node's number of the grant, under all names; 0 without fencing
---   {0, ms}       refused: the last of the keys in the way is there, or somebody else goes first, for ms more milliseconds (-1:
+--   {0, ms}       refused: the last of the keys in the way is there, or another caller goes first, for ms more milliseconds (-1:
 --                 without expiry)
 --   {-1, 0}       not admitted: the mark is another one, so the node may have forgotten locks
---   {-2, type}    one of the names belongs to something that is no lock, of that type
+--   {-2, type}    one of the names belongs to something that is not a lock, of that type
 --   {-3, 0}       one of the fences is the largest number that there is
---   {-3, 1}       one of the fences is no number
+--   {-3, 1}       one of the fences is not a number
 --
 -- Running it again for the same owner grants again, with the same number: a retry after a lost reply
 -- changes nothing.
 
--- Everything is read before anything is written. And what a server refuses for want of memory, or of a
--- permission, it refuses the first time that it is asked for: so nothing is set, or all is.
+-- Everything is read before anything is written. If a server lacks memory, or the user a permission, the first such command
+-- of the script already fails: so all is set, or nothing.
 
 local redis, KEYS, ARGV = redis, KEYS, ARGV -- a local is found faster than a global
 -- KEYS: MARK, RESERVED.., LOCK.., FENCE..
@@ -24,10 +24,10 @@ local CLASS = 'x'
 local ttl, fence_ttl = tonumber(TTL), tonumber(FENCE_TTL) or 0
 local names = (#KEYS - 1) / (tonumber(PROPOSAL) and 3 or 2)
 local last_reserved, last_lock = 1 + names, 1 + 2 * names
--- What is no string reads as nothing, and is found by its number.
+-- A key that is not a string reads as missing here, and is found by the count of existing keys.
 local values = redis.call('MGET', KEYS[1], unpack(KEYS, 2))
--- Before anything else, and for late copies as well: one that was sent before the node forgot its
--- locks must not take one that it has forgotten.
+-- Before anything else, and for late copies as well: a request that was sent before the node forgot its locks must not take
+-- one of these.
 if ADMITTED ~= '' and values[1] ~= ADMITTED then
   return {-1, 0}
 end
@@ -90,8 +90,8 @@ if refused_ms then
   return {0, refused_ms == math.huge and -1 or refused_ms}
 end
 
--- How far above the number of an earlier grant this one must be. If all keys are ours, nobody else was
--- granted any of the names since; if a fence has risen, it is this owner's own number.
+-- The least difference between this number and that of an earlier grant. If all keys are ours, nobody else was granted any
+-- of the names since; if a fence has risen, it is this owner's own number.
 local step = ours == names and 0 or 1
 local number, text = tonumber(PROPOSAL) or 0, PROPOSAL
 local left = {} -- what the locks and the fences have left, in milliseconds

@@ -1,23 +1,23 @@
--- Lets a lock with several names live longer on one node, if it is still ours there; and sets the keys again
--- that the node has lost, if nobody else has taken any of these names since. All names are extended, or none.
+-- Extends a lock with several names on one node, if it is still ours there. Sets keys again that the node has lost, if
+-- nobody else has taken any of these names since. All names are extended, or none.
 --
 -- Replies:
---   1         all our keys were there, and live for at least that long
---   2         keys were gone, and nobody had them; now all are ours, for that long
---   3         the same, and nobody can have had the lock here since they were gone: the node has
---             forgotten what it knew, and grants nothing to newcomers
---   0         none of our keys is there, and under one of the names somebody else's is, or one of them was taken
+--   1         all our keys were there, and live for at least TTL
+--   2         keys were gone, and nobody had them; now all are ours, for TTL
+--   3         the same, and nobody can have had the lock here since the keys were gone: the node has forgotten its
+--             locks, and grants nothing to newcomers
+--   0         none of our keys is there, and under one of the names there is another owner's, or one of them was taken
 --             from this owner by force
 --   -1        no key was there, and it is too late to set any
---   {-2, n}   no key was there, and the largest fence is n: somebody else was granted a name here since
+--   {-2, n}   no key was there, and the largest fence is n: another owner was granted a name here since
 --   {-3, n}   some of our keys are there, and live no longer than before. The others cannot be set: n is the
---             largest of their fences, if nothing else is in the way; 0: somebody else's key is there, or
+--             largest of their fences, if nothing else prevents it; 0: another owner's key is there, or
 --             it is too late, or one of the names was taken from this owner by force
 --
--- A key is never shortened: a late, short extension must not undo an earlier, longer one. What is left of our
--- keys stays, for the lease may rest on it; the release deletes it.
+-- A key is never shortened: a late, short extension must not undo an earlier, longer one. The rest of our keys stays, since
+-- the lease may rely on it; the release deletes it.
 
--- Nor is the end of a fence ever brought forward. All is read before anything is written: see acquire.
+-- The end of a fence is never brought forward either. All is read before anything is written: see acquire.
 
 -- KEYS: MARK, LOCK.., TOMBSTONE.., FENCE..
 local OWNER, TTL, UNTIL, QUARANTINE, NUMBER, UP_TO, FENCE_TTL = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
@@ -39,12 +39,12 @@ for i = 2, last_lock do
   end
 end
 
--- Where a fence is, for the key in that place.
+-- Returns the fence of the key at that place.
 local function fence_of(i)
   return KEYS[i + 2 * names]
 end
 
--- Has a fence keep that number, unless it keeps a larger one.
+-- Sets a fence to that number, unless it has a larger one.
 local function set_fence(fence, number)
   local known = tonumber(redis.call('GET', fence) or 0) or 0
   local left_of_fence = redis.call('PTTL', fence)
@@ -66,7 +66,7 @@ if #gone > 0 then
   if redis.call('EXISTS', unpack(gone_keys)) > 0 then
     return none_is_left and 0 or {-3, 0}
   end
-  -- A request that was held up on its way must not take a lock that nobody holds any more.
+  -- A delayed request must not take a lock that nobody holds any more.
   local now = redis.call('TIME')
   if now[1] * 1000 + now[2] / 1000 >= tonumber(UNTIL) then
     return none_is_left and -1 or {-3, 0}
@@ -76,7 +76,8 @@ if #gone > 0 then
     largest = math.max(largest, tonumber(redis.call('GET', fence_of(i)) or 0) or 0)
   end
   if NUMBER and largest > tonumber(UP_TO) then
-    -- Of whichever name a grant comes next: it is above what a repair may go up to that is told of this number.
+    -- All these names get this fence. A later grant of any of them is then above the limit of a repair that knows this
+    -- number.
     for _, i in ipairs(gone) do
       set_fence(fence_of(i), largest)
     end
@@ -88,15 +89,15 @@ for i = 2, last_lock do
   if left[i] and left[i] < ttl then
     redis.call('PEXPIRE', KEYS[i], ttl)
   end
-  -- Where our key is, no fence is in the way, however large it is. But it must outlive the lock, however
-  -- long that is held.
+  -- If our key is there, no fence prevents the extension, however large it is. But the fence must outlive the lock, however
+  -- long the lock is held.
   if left[i] and NUMBER then
     local fence = fence_of(i)
     local left_of_fence = redis.call('PTTL', fence)
     if left_of_fence == -2 then
       redis.call('SET', fence, NUMBER, 'PX', fence_ttl)
     elseif left_of_fence ~= -1 and left_of_fence < fence_ttl then
-      -- A value that is no number may be somebody else's lock, and keeps its end.
+      -- A value that is not a number may be another client's lock, and keeps its end.
       local known = redis.pcall('GET', fence)
       if type(known) == 'string' and tonumber(known) then
         redis.call('PEXPIRE', fence, fence_ttl)

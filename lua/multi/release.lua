@@ -1,15 +1,15 @@
--- Gives a lock with several names back on one node, as far as it is still ours there, and tells those who wait for
--- any of the names. They are free then, or the node keeps them for a while, although nobody holds them.
+-- Gives a lock with several names back on one node, as far as it is still ours there, and tells the waiters for any of the
+-- names. The names are then free, or the node keeps them for a while, although nobody holds them.
 --
 -- Replies:
---   1        all our keys were there, and are deleted, or somebody else's for as long as they are kept
---   {1, n}   the same, and so many connections were told of it, on the channel that most of them listen to
---   0        not all our keys were there; with those that were, the same is done
+--   1        all our keys were there, and are deleted, or replaced by those of a kept lock
+--   {1, n}   the same, and n connections were told about it, on the channel with the most listeners
+--   0        not all our keys were there; those that were are deleted or replaced
 --
--- It tells the release on the channels of the keys that were ours.
+-- It announces the release on the channels of the keys that were ours.
 
--- The fences are raised where an extension of the lock may still be under way: it finds a fence above
--- what it may go up to then, and sets no key again.
+-- The fences are raised if an extension of the lock may still be under way: it then finds a fence above its upper limit, and
+-- sets no key again.
 
 -- KEYS: LOCK.., TOMBSTONE.., FENCE..
 local OWNER, KEEP_UNTIL, KEEP_BY, KEPT, RAISE_TO, FENCE_TTL
@@ -19,7 +19,7 @@ local TOMBSTONE -- each name has its own
 -- include keeps.lua
 
 local names = #ARGV - 6
--- And the tombstones, where they are given.
+-- Reads the tombstones as well, if they are given.
 local owners = redis.call('MGET', unpack(KEYS, 1, math.min(2 * names, #KEYS)))
 local ours, channels = {}, {}
 for i = 1, names do
@@ -30,10 +30,11 @@ for i = 1, names do
 end
 local most_told = 0
 if #ours > 0 then
-  -- Before the node is asked to keep them: a server that is out of memory refuses what a script sets first.
+  -- Before the node sets the kept keys: a server that is out of memory refuses the first command of a script that sets
+  -- something.
   redis.call('DEL', unpack(ours))
   for _, channel in ipairs(channels) do
-    -- pcall: the lock is given back, whether or not we may say so. Who waits looks now and then.
+    -- pcall: the lock is given back even if publishing is not permitted. Waiters poll now and then.
     local told = redis.pcall('PUBLISH', channel, OWNER)
     most_told = math.max(most_told, type(told) == 'number' and told or 0)
   end

@@ -1,12 +1,13 @@
--- Takes an exclusive lock on one node, or says who is in the way.
+-- Takes an exclusive lock on one node, or reports the obstacle.
 --
 -- Replies (the shape that every acquire script has):
 --   {1, number}   granted; number is this node's number of the grant, 0 without fencing
---   {0, ms}       refused: somebody's key is there, or somebody else goes first, for ms more milliseconds (-1: without expiry)
+--   {0, ms}       refused: another owner's key is there, or another caller goes first, for ms more milliseconds (-1: without
+--                 expiry)
 --   {-1, 0}       not admitted: the mark is another one, so the node may have forgotten locks
---   {-2, type}    the name belongs to something that is no lock, of that type
+--   {-2, type}    the name belongs to something that is not a lock, of that type
 --   {-3, 0}       the fence is the largest number that there is
---   {-3, 1}       the fence is no number
+--   {-3, 1}       the fence is not a number
 --
 -- Running it again for the same owner grants again, with the same number: a retry after a lost reply
 -- changes nothing.
@@ -15,8 +16,8 @@ local redis, KEYS, ARGV = redis, KEYS, ARGV -- a local is found faster than a gl
 local LOCK, MARK, RESERVED, FENCE = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local OWNER, TTL, ADMITTED, PROPOSAL, FENCE_TTL, WAITER = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6] or ''
 
--- Most calls go straight through, to a free lock and a proposal that is large enough. No function is
--- made on that way, and no number becomes text: either takes a server about as long as a command does.
+-- Most calls find a free lock and a proposal that is large enough. For these the script makes no function, and turns no
+-- number into text: either takes a server about as long as a command does.
 
 local LARGEST = 2251799813685247 -- 2^51 - 1; lua/README.md says why
 

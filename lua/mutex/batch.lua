@@ -1,20 +1,19 @@
--- Makes several calls of the other scripts in one step, one after the other: what waits for a node while
--- the one before it is answered. To start a script costs a server as much as two commands in it.
+-- Makes several calls of the other scripts in one step, one after the other: the calls that wait for a node while the one
+-- before them is answered. Starting a script costs a server as much as two commands in it.
 --
--- acquire, extend and release, the scripts of those names as functions, are put before this. No error ends
--- it: who gets one knows that nothing was done.
+-- The scripts acquire, extend and release are put before this one as functions of those names. No error ends a batch: an
+-- error shows the caller that nothing was done.
 --
 -- KEYS[1]  the node's mark
 -- ARGV[1]  the mark under which the node grants; empty: under any, or no call takes a lock
 --
--- Then the KEYS of the calls, one call's behind the other's. And for each run of calls of one script: its
--- name, how many KEYS and how many ARGV each of them has, and how many calls there are; then the ARGV of
--- each, with an empty mark.
+-- Then the KEYS of the calls, one call after the other. And for each run of calls of one script: its name, the number of
+-- KEYS and the number of ARGV of each call, and the number of calls; then the ARGV of each, with an empty mark.
 --
 -- Replies:
 --   0        nothing was done: the mark is another one, or cannot be read
---   {r, ..}  the reply of each call, or 'alone' if it failed, which it may have done half-way: it is to be
---            made again, as a call of its own
+--   {r, ..}  the reply of each call, or 'alone' if it failed, perhaps half-way: it has to be made again, as a
+--            call of its own
 
 if ARGV[1] ~= '' and redis.pcall('GET', KEYS[1]) ~= ARGV[1] then
   return 0
@@ -25,7 +24,7 @@ local key, argument = 2, 2 -- the next ones
 local reads_lock = true
 -- include make.lua
 
--- As release does it, but all keys are read at once, and deleted at once.
+-- Like release, but all keys are read at once, and deleted at once.
 local function release_all(keys, arguments, calls)
   local owners = redis.pcall('MGET', unpack(KEYS, key, key + calls - 1))
   if owners.err then

@@ -1,9 +1,9 @@
--- Gives an exclusive lock back on one node, if it is still ours there, and tells those who wait for it. It is free then,
--- or the node keeps it for a while, although nobody holds it.
+-- Gives an exclusive lock back on one node, if it is still ours there, and tells its waiters. The lock is then free, or the
+-- node keeps it for a while, although nobody holds it.
 --
 -- Replies:
---   1        our key was there, and is deleted, or somebody else's for as long as it is kept
---   {1, n}   the same, and so many connections were told of it
+--   1        our key was there, and is deleted, or replaced by that of a kept lock
+--   {1, n}   the same, and n connections were told about it
 --   0        our key was not there
 
 local redis, KEYS, ARGV = redis, KEYS, ARGV -- a local is found faster than a global
@@ -17,10 +17,11 @@ local OWNER, CHANNEL, KEEP_UNTIL, KEEP_BY, KEPT, RAISE_TO, FENCE_TTL
 local owner = redis.pcall('GET', LOCK)
 local reply = 0
 if owner == OWNER then
-  -- Before the node is asked to keep it: a server that is out of memory refuses what a script sets first.
+  -- Before the node sets the kept key: a server that is out of memory refuses the first command of a script that sets
+  -- something.
   redis.call('DEL', LOCK)
   reply = 1
-  -- pcall: the lock is given back, whether or not we may say so. Who waits looks now and then.
+  -- pcall: the lock is given back even if publishing is not permitted. Waiters poll now and then.
   local told = redis.pcall('PUBLISH', CHANNEL, OWNER)
   if type(told) == 'number' and told > 0 then
     reply = {1, told}

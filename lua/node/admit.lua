@@ -1,23 +1,22 @@
--- Says what has to be known of a node before it may grant locks, and changes its mark, if nothing of
--- that is other than whoever decided on the change has seen.
+-- Reports the node's identity, clock and mark, and replaces the mark if all of them are still as the caller saw them.
 --
 -- KEYS[1]  the mark
--- ARGV[1]  the mark that is to be replaced; empty if there was none
--- ARGV[2]  the new mark; empty if nothing is to be changed
+-- ARGV[1]  the mark to replace; empty if there was none
+-- ARGV[2]  the new mark; empty for no change
 -- ARGV[3]  the run id that was seen
 -- ARGV[4]  the replication id that was seen
 --
 -- Replies:
 --   {changed, role, run, repl, repl2, seconds, microseconds, mark}
---     changed        1 if the new mark is there now by this call, else 0
+--     changed        1 if this call has set the new mark, else 0
 --     role           'master', 'slave', or 'cluster'
 --     run            the server's run id
 --     repl, repl2    its replication id, and the one before its last promotion
---     seconds, microseconds   what TIME says
---     mark           {value}, as it is now, or {} if there is none; {type} for what is no string
+--     seconds, microseconds   the time that TIME returns
+--     mark           {value}, as it is now, or {} if there is none; {type} for a value that is not a string
 --
--- All of it is one step: nobody can restart, flush or promote the server, or change the mark, between
--- the probe and the change. Running it again changes nothing: the mark is another one by then.
+-- All of it is one step: nobody can restart, flush or promote the server, or change the mark, between the probe and the
+-- change. Running it again changes nothing, since the mark is then another one.
 
 local server = redis.call('INFO', 'server')
 local replication = redis.call('INFO', 'replication')
@@ -38,8 +37,8 @@ if type(mark) == 'table' then
   mark = redis.call('TYPE', KEYS[1]).ok
 elseif ARGV[2] ~= '' and mark == (ARGV[1] ~= '' and ARGV[1])
   and role == 'master' and run == ARGV[3] and repl == ARGV[4] then
-  -- A server that is out of memory sets nothing, unless the script has deleted something before. And if it
-  -- does not do so even then, no mark is as good as that of a quarantine.
+  -- A server that is out of memory sets nothing, unless the script has deleted something before. If it sets nothing even
+  -- then, a missing mark has the effect of a quarantine.
   redis.call('DEL', KEYS[1])
   redis.call('SET', KEYS[1], ARGV[2])
   mark = ARGV[2]
@@ -47,6 +46,6 @@ elseif ARGV[2] ~= '' and mark == (ARGV[1] ~= '' and ARGV[1])
 end
 
 local now = redis.call('TIME')
--- Ours are far shorter, so what is cut off cannot make one.
+-- Our marks are far shorter, so a text that is cut off cannot become one.
 local shown = mark and {string.sub(mark, 1, 512)} or {}
 return {changed, role, run, repl, repl2, now[1], now[2], shown}

@@ -1,15 +1,15 @@
--- Compares a node with what a probe has seen of it, and reads its clock. It costs a server less than half of a probe.
+-- Compares a node with the last probe of it, and reads its clock. It costs a server less than half of a probe.
 --
 -- KEYS[1]  the mark
 -- ARGV[1]  the mark that was seen; empty if there was none
 -- ARGV[2]  the replication id that was seen, of a master
 --
 -- Replies:
---   {seconds, microseconds}   nothing has changed; what TIME says
---   {}                        something has changed; a probe finds out what
+--   {seconds, microseconds}   nothing has changed; the time that TIME returns
+--   {}                        something has changed; a probe shows what
 --
--- The run id is not compared: each run of a master has a replication id of its own. Clients rest on that where they tell
--- servers apart (`src/core/admission/servers.rs`).
+-- The run id is not compared: each run of a master has a replication id of its own. Clients rely on that to distinguish
+-- servers (`src/core/admission/servers.rs`).
 
 local mark = redis.pcall('GET', KEYS[1])
 if type(mark) == 'table' then

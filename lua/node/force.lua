@@ -1,26 +1,26 @@
--- Takes a lock from its owners on one node, by an operator's order, and sees to it that they do not get it back.
+-- Takes a lock away from its owners on one node, by an operator's order, and prevents them from getting it back.
 --
 -- KEYS[1]  the lock
 -- KEYS[2]  the tombstone of an owner (one for each owner)
 -- KEYS[3]  the string that lives for as long as that owner reads a read-write lock (one for each owner)
--- ARGV[1]  how long tombstones live, in milliseconds
--- ARGV[2]  the channel on which releases of the lock are told
--- ARGV[3]  the channel on which Redisson's clients are told of releases of a lock that is a hash
--- ARGV[4]  the same of a read-write lock
+-- ARGV[1]  lifetime of the tombstones, in milliseconds
+-- ARGV[2]  the channel on which releases of the lock are announced
+-- ARGV[3]  the channel on which Redisson's clients are told about releases of a lock that is a hash
+-- ARGV[4]  the same for a read-write lock
 -- ARGV[5]  an owner (one for each owner)
 --
 -- Replies:
---   n   so many of these owners had the lock here
+--   n   number of these owners that had the lock here
 --
--- A tombstone is left whether or not its owner has the lock here: an extension that sets the key again may be on its
--- way. No extension gets past it. Other owners' keys are left alone, and so is a key without expiry, which is no lock.
+-- A tombstone is left whether or not its owner has the lock here: an extension that sets the key again may be under way. No
+-- extension gets past the tombstone. Other owners' keys are left alone, and so is a key without expiry, which is not a lock.
 
 local kind = redis.call('TYPE', KEYS[1]).ok
 if redis.call('PTTL', KEYS[1]) < 0 then
   kind = 'none'
 end
--- What a read-write lock and a semaphore keep beside their owners; how many owners there are; and until when the last of
--- a semaphore's holds lives, in milliseconds of this node's clock.
+-- Returns the extra field of a read-write lock or a semaphore, the number of owners, and the end of a semaphore's last hold,
+-- in milliseconds of this node's clock.
 local function beside()
   local fields = kind == 'hash' and redis.call('HGETALL', KEYS[1]) or {}
   local kept, last = nil, 0
@@ -50,10 +50,10 @@ for i = 2, owners + 1 do
   end
   if deleted == 1 then
     taken = taken + 1
-    -- pcall: the lock is free, whether or not we may say so. Who waits looks now and then.
+    -- pcall: the lock is free even if publishing is not permitted. Waiters poll now and then.
     redis.pcall('PUBLISH', ARGV[2], owner)
     if kept_beside == 'mode' then
-      -- Whoever waits may go on: '1' wakes all of them.
+      -- All waiters may go on: '1' wakes all of them.
       redis.pcall('PUBLISH', ARGV[4], '1')
     elseif kind == 'hash' and not kept_beside then
       redis.pcall('PUBLISH', ARGV[3], '0')
@@ -61,7 +61,7 @@ for i = 2, owners + 1 do
   end
 end
 if kept_beside and taken > 0 then
-  -- It ends with the last of the owners, so that locks of other kinds do not wait for longer.
+  -- The lock ends with its last owner, so that locks of other kinds do not wait for longer.
   local _, left, last = beside()
   if kept_beside == 'permits' then
     local time = redis.call('TIME')

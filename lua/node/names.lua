@@ -1,18 +1,18 @@
--- Scans a part of a node's keys for what may be locks, whatever their kind.
+-- Scans a part of a node's keys for possible locks, whatever their kind.
 --
--- ARGV[1]  the cursor from which the scan goes on, which is that of the last reply; 0 at first
+-- ARGV[1]  the cursor at which the scan continues, from the last reply; 0 at first
 -- ARGV[2]  the pattern that keys have to match, in Redis's glob syntax
 --
 -- Replies:
 --   {cursor, {key, ..}, seconds}
---     cursor      from which the scan goes on; 0 at its end
---     key         the keys that may be locks, in hexadecimal digits: strings and hashes with an expiry, as far as they are
---                 short enough. Some may be told twice in one scan.
---     seconds     at the end of the scan, for how many seconds the server has run without being emptied, by its clock; 0 if it
---                 was emptied in this run, or has evicted keys, as far as it counts these, and before the end
+--     cursor      the cursor at which the scan continues; 0 at its end
+--     key         the keys that may be locks, in hexadecimal digits: strings and hashes with an expiry that are short
+--                 enough. Some may be returned twice in one scan.
+--     seconds     at the end of the scan, the time in seconds for which the server has run without being emptied, by its clock;
+--                 0 if it was emptied in this run, or has evicted keys, as far as it counts these, and before the end
 --
--- It changes nothing. It looks at about 1,000 keys, and at fewer if it has much to tell: the server runs nothing else
--- meanwhile, and clients read short replies only.
+-- It changes nothing. It visits about 1,000 keys, or fewer if it has found many: the server runs nothing else meanwhile, and
+-- clients read short replies only.
 
 local LONGEST = 5120 -- bytes of a key: of the longest prefix, and of the longest name
 local CALLS = 100 -- calls of SCAN
@@ -34,7 +34,7 @@ local digits = 0
 for _ = 1, CALLS do
   local reply = redis.pcall('SCAN', cursor, 'MATCH', ARGV[2], 'COUNT', COUNT)
   if reply.err then
-    -- Servers do not say which command it is that the user may not run in a script.
+    -- Servers do not name the command that the user may not run in a script.
     return redis.error_reply(table.concat({reply.err, '(SCAN)'}, ' '))
   end
   cursor = reply[1]

@@ -1,9 +1,9 @@
--- Gives a reentrant lock back on one node, if it is still ours there, and tells those who wait for it. It is free then,
--- or the node keeps it for a while, although nobody holds it.
+-- Gives a reentrant lock back on one node, if it is still ours there, and tells its waiters. The lock is then free, or the
+-- node keeps it for a while, although nobody holds it.
 --
 -- Replies:
---   1        our key was there, and is deleted, or somebody else's for as long as it is kept
---   {1, n}   the same, and so many connections were told of it
+--   1        our key was there, and is deleted, or replaced by that of a kept lock
+--   {1, n}   the same, and n connections were told about it
 --   0        our key was not there
 
 local redis, KEYS, ARGV = redis, KEYS, ARGV -- a local is found faster than a global
@@ -26,7 +26,7 @@ elseif type(ours) == 'table' and not string.find(ours.err, 'WRONGTYPE', 1, true)
 end
 if keeps_for > 0 and redis.call('TYPE', LOCK).ok == 'none' then
   redis.call('HSET', LOCK, KEPT, 1)
-  -- pcall: what cannot be given an end is not kept.
+  -- pcall: a lock without an end is not kept.
   local set = redis.pcall('PEXPIRE', LOCK, keeps_for)
   if type(set) == 'table' then
     redis.call('HDEL', LOCK, KEPT)

@@ -1,15 +1,16 @@
--- Takes a hold of a read-write lock to read on one node, or says who is in the way.
+-- Takes a hold of a read-write lock to read on one node, or reports the obstacle.
 --
 -- Replies (the shape that every acquire script has):
 --   {1, number}   granted; number is this node's number of the grant, 0 without fencing
---   {0, ms}       refused: somebody's key is there, or somebody else goes first, for ms more milliseconds (-1: without expiry)
+--   {0, ms}       refused: another owner's key is there, or another caller goes first, for ms more milliseconds (-1: without
+--                 expiry)
 --   {-1, 0}       not admitted: the mark is another one, so the node may have forgotten locks
---   {-2, type}    the name belongs to something that is no lock, of that type
+--   {-2, type}    the name belongs to something that is not a lock, of that type
 --   {-3, 0}       the fence is the largest number that there is
---   {-3, 1}       the fence is no number
+--   {-3, 1}       the fence is not a number
 --
--- Running it again for the same owner grants again, whoever goes next, with a number that is not smaller: a retry after a
--- lost reply changes nothing for anybody.
+-- Running it again for the same owner grants again, whichever caller goes next, with a number that is not smaller: a retry
+-- after a lost reply changes nothing for anybody.
 
 local redis, KEYS, ARGV = redis, KEYS, ARGV -- a local is found faster than a global
 local LOCK, MARK, RESERVED, READ_END, FENCE, READS = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
@@ -27,7 +28,7 @@ local mode, ours = false, false
 if kind == 'hash' and remaining >= 0 then
   local fields = redis.call('HMGET', LOCK, 'mode', OWNER)
   mode = fields[1]
-  -- A hold whose string is gone is over, also if others keep the lock alive with its field in it.
+  -- A hold whose string is gone is over, even if others keep the lock alive with its field in it.
   ours = fields[2] and redis.call('PTTL', READ_END) ~= -2
 elseif kind ~= 'none' and kind ~= 'string' then
   -- Locks are strings, or hashes that expire.
@@ -45,7 +46,7 @@ redis.call('SET', READ_END, '1', 'PX', math.max(tonumber(TTL), ours and redis.ca
 redis.call('HSET', LOCK, 'mode', 'read', OWNER, 1)
 -- Never shortened: others may read for longer, or this may be a late copy.
 if remaining < tonumber(TTL) then
-  -- pcall: a lock that cannot be given an end is not left behind.
+  -- pcall: a lock without an end must not be left behind.
   local set = redis.pcall('PEXPIRE', LOCK, TTL)
   if type(set) == 'table' then
     if not ours then
@@ -62,9 +63,9 @@ end
 if not FENCE then
   return {1, 0}
 end
--- What the fence was before says something of others, unless it was the last one of a read.
+-- The earlier fence shows a number of other owners, unless it is the last number of a read.
 local others = known or 0
--- pcall: something else under that key says nothing of reads.
+-- pcall: another type of value under that key shows nothing about reads.
 local reads = redis.pcall('HMGET', READS, 'last', 'others')
 local can_note = not reads.err
 if can_note and reads[1] and known and tonumber(reads[1]) == tonumber(known) then

@@ -1,15 +1,14 @@
--- Lets a hold of a read-write lock to read live longer on one node, if it is still there; takes it again if the node has lost
--- it, and nobody has written since; and makes a read of our write, where the node does not know yet that its holder only
--- reads.
+-- Extends a hold of a read-write lock to read on one node, if it is still there. Takes it again if the node has lost it, and
+-- nobody has written since. Turns our write into a read, if the node does not know yet that its holder only reads.
 --
 -- Replies:
---   1         our hold was there, and lives for at least that long
---   2         it was not there, and nobody wrote; now it is, for that long
---   3         the same, and nobody can have written here since it was gone: the node has forgotten what it knew, and
+--   1         our hold was there, and lives for at least TTL
+--   2         it was not there, and nobody wrote; now it is, for TTL
+--   3         the same, and nobody can have written here since it was gone: the node has forgotten its locks, and
 --             grants nothing to newcomers
---   0         somebody else's key is there, or the lock was taken from this owner by force
+--   0         another owner's key is there, or the lock was taken from this owner by force
 --   -1        our hold was not there, and it is too late to set it
---   {-2, n}   our hold was not there, and n is a number of a write: somebody was granted the lock here since
+--   {-2, n}   our hold was not there, and n is a number of a write: another owner was granted the lock here since
 --
 -- Nothing is ever shortened: a late, short extension must not undo an earlier, longer one.
 
@@ -38,11 +37,11 @@ if fields.err then
   return 0
 end
 local mode, writes = fields[1], fields[3]
--- A hold whose string is gone is over, also if others keep the lock alive with its field in it.
+-- A hold whose string is gone is over, even if others keep the lock alive with its field in it.
 local reads = fields[2] and redis.call('PTTL', READ_END) ~= -2
 -- include forced.lua
 if forced then
-  -- A late copy of the acquire may have set the hold again behind the force. Nobody would give that back.
+  -- A late copy of the acquire may have set the hold again after the force. No release would follow.
   if reads or writes then
     redis.call('HDEL', LOCK, OWNER, WRITE_OWNER)
     redis.call('DEL', READ_END)
@@ -56,15 +55,15 @@ end
 if reads or writes then
   local remaining = redis.call('PTTL', LOCK)
   local lives = math.max(remaining, tonumber(TTL))
-  -- First, and in any case: a server that is out of memory allows this, and all that follows in the same script.
+  -- First, and in any case: a server that is out of memory allows this, and then all later commands of the same script.
   redis.call('PEXPIRE', LOCK, lives)
   if writes then
-    -- In one step, so that nobody writes between the two. And no extension of the write is made from here on.
+    -- In one step, so that nobody writes between the two. From here on the write cannot be extended.
     set(WRITE_TOMBSTONE, '1', lives + OUTLIVES)
     set(READ_END, '1', lives)
     redis.call('HSET', LOCK, 'mode', 'read', OWNER, 1)
     redis.call('HDEL', LOCK, WRITE_OWNER)
-    -- pcall: who waits looks now and then.
+    -- pcall: waiters poll now and then.
     redis.pcall('PUBLISH', CHANNEL, WRITE_OWNER)
     redis.pcall('PUBLISH', REDISSONS_CHANNEL, '1')
   else
@@ -74,18 +73,18 @@ if reads or writes then
   if fence_ttl then
     fence_ttl = fence_ttl + lives - TTL
   end
-  -- Where our hold is, no fence is in the way, however large it is. But it must outlive the lock, however
-  -- long that is held; so must what tells the numbers of reads.
+  -- If our hold is there, no fence prevents the extension, however large it is. But the fence must outlive the lock, however
+  -- long the lock is held, and so must READS.
   if FENCE then
     local left = redis.call('PTTL', FENCE)
     if left == -2 then
       redis.call('SET', FENCE, NUMBER, 'PX', fence_ttl)
     elseif left ~= -1 and left < tonumber(fence_ttl) then
-      -- A value that is no number may be somebody else's lock, and keeps its end.
+      -- A value that is not a number may be another client's lock, and keeps its end.
       local fence = redis.pcall('GET', FENCE)
       if type(fence) == 'string' and tonumber(fence) then
         redis.call('PEXPIRE', FENCE, fence_ttl)
-        -- pcall: something else under that key is given no end.
+        -- pcall: another type of value under that key gets no end.
         if redis.pcall('HEXISTS', READS, 'last') == 1 then
           redis.call('PEXPIRE', READS, fence_ttl)
         end
@@ -100,16 +99,17 @@ if not is_read and redis.call('TYPE', LOCK).ok ~= 'none' then
   return 0
 end
 
--- A request that was held up on its way must not read what somebody may write by now.
+-- A delayed request must not set a read while another owner may be writing.
 local now = redis.call('TIME')
 if now[1] * 1000 + now[2] / 1000 >= tonumber(UNTIL) then
   return -1
 end
 if FENCE then
   local known = tonumber(redis.call('GET', FENCE) or 0) or 0
-  -- The fence is a number of a write, unless it is the last one of a read: then that of a write is told beside it.
+  -- The fence is a number of a write, unless it is the last number of a read. In that case READS has the number of the
+  -- write.
   local others = known
-  -- pcall: something else under that key says nothing of reads.
+  -- pcall: another type of value under that key shows nothing about reads.
   local told = redis.pcall('HMGET', READS, 'last', 'others')
   if told.err and not string.find(told.err, 'WRONGTYPE', 1, true) then
     return told -- a permission is missing

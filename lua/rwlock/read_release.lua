@@ -1,8 +1,8 @@
--- Gives a hold of a read-write lock to read back on one node, if it is still there. The last one tells those who wait.
+-- Gives a hold of a read-write lock to read back on one node, if it is still there. The last hold to end tells the waiters.
 --
 -- Replies:
 --   1        our hold was there, and is deleted
---   {1, n}   the same, nobody holds the lock any more, and so many connections were told of it
+--   {1, n}   the same, nobody holds the lock any more, and n connections were told about it
 --   0        our hold was not there
 
 local redis, KEYS, ARGV = redis, KEYS, ARGV -- a local is found faster than a global
@@ -10,8 +10,8 @@ local LOCK, READ_END, TOMBSTONE, WRITE_TOMBSTONE = KEYS[1], KEYS[2], KEYS[3], KE
 local OWNER, WRITE_OWNER, CHANNEL, REDISSONS_CHANNEL, READS_PREFIX, TOMBSTONE_TTL
   = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 
--- Tombstones are left where an extension of the hold may still be under way, which does not set it again then. A raised
--- fence would be in the way of the others who read.
+-- Tombstones are left if an extension of the hold may still be under way: it then does not set the hold again. A raised
+-- fence would prevent the extensions of other readers.
 
 local MOST = 100 -- counts of a thread of Redisson's that are looked at
 
@@ -39,7 +39,7 @@ if ours then
       holds = holds + 1
       local lives = 0
       for n = 1, math.min(tonumber(fields[i + 1]) or 0, MOST) do
-        -- The one key name that is put together in a script, as Redisson does it: nobody else knows whose holds there are.
+        -- The only key name that a script puts together, as Redisson does it: only the node knows the owners of the holds.
         local key = table.concat({READS_PREFIX, field, 'rwlock_timeout', n}, ':')
         lives = math.max(lives, redis.call('PTTL', key))
       end
@@ -50,7 +50,7 @@ if ours then
     end
   end
   if mode == 'read' or written == 1 then
-    -- A hold whose time is over is none, and keeps nobody from the lock.
+    -- A hold whose time is over does not count, and keeps nobody from the lock.
     for _, field in ipairs(over) do
       redis.call('HDEL', LOCK, field)
       holds = holds - 1

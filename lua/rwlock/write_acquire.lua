@@ -1,12 +1,13 @@
--- Takes a read-write lock to write on one node, or says who is in the way.
+-- Takes a read-write lock to write on one node, or reports the obstacle.
 --
 -- Replies (the shape that every acquire script has):
 --   {1, number}   granted; number is this node's number of the grant, 0 without fencing
---   {0, ms}       refused: somebody's key is there, or somebody else goes first, for ms more milliseconds (-1: without expiry)
+--   {0, ms}       refused: another owner's key is there, or another caller goes first, for ms more milliseconds (-1: without
+--                 expiry)
 --   {-1, 0}       not admitted: the mark is another one, so the node may have forgotten locks
---   {-2, type}    the name belongs to something that is no lock, of that type
+--   {-2, type}    the name belongs to something that is not a lock, of that type
 --   {-3, 0}       the fence is the largest number that there is
---   {-3, 1}       the fence is no number
+--   {-3, 1}       the fence is not a number
 --
 -- Running it again for the same owner grants again, with the same number: a retry after a lost reply
 -- changes nothing.
@@ -46,7 +47,7 @@ end
 redis.call('HSET', LOCK, 'mode', 'write', OWNER, 1)
 -- Never shortened: this may be a late copy, and the lock may have been extended since.
 if remaining < tonumber(TTL) then
-  -- pcall: a lock that cannot be given an end is not left behind.
+  -- pcall: a lock without an end must not be left behind.
   local set = redis.pcall('PEXPIRE', LOCK, TTL)
   if type(set) == 'table' then
     if not ours then

@@ -1,14 +1,14 @@
--- Lets a read-write lock that is held to write live longer on one node, if it is still ours there; and takes it again if
--- the node has lost it, and nobody else has taken it since.
+-- Extends a read-write lock that is held to write on one node, if it is still ours there. Takes it again if the node has
+-- lost it, and nobody else has taken it since.
 --
 -- Replies:
---   1         our key was there, and lives for at least that long
---   2         no key was there; now ours is, for that long
+--   1         our key was there, and lives for at least TTL
+--   2         no key was there; now ours is, for TTL
 --   3         the same, and nobody can have had the lock here since our key was gone: the node has
---             forgotten what it knew, and grants nothing to newcomers
---   0         somebody else's key is there, or the lock was taken from this owner by force, or it only reads by now
+--             forgotten its locks, and grants nothing to newcomers
+--   0         another owner's key is there, or the lock was taken from this owner by force, or it only reads by now
 --   -1        no key was there, and it is too late to set it
---   {-2, n}   no key was there, and the fence is n: somebody else was granted the lock here since
+--   {-2, n}   no key was there, and the fence is n: another owner was granted the lock here since
 --
 -- A key is never shortened: a late, short extension must not undo an earlier, longer one.
 
@@ -16,12 +16,12 @@ local redis, KEYS, ARGV = redis, KEYS, ARGV -- a local is found faster than a gl
 local LOCK, MARK, TOMBSTONE, FENCE = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local OWNER, TTL, UNTIL, QUARANTINE, NUMBER, UP_TO, FENCE_TTL = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
 
--- Nor is the end of a fence ever brought forward.
+-- The end of a fence is never brought forward either.
 
 -- include field.lua
 -- include forced.lua
 if forced then
-  -- A late copy of the acquire may have set the key again behind the force. Nobody would give that back.
+  -- A late copy of the acquire may have set the key again after the force. No release would follow.
   if ours == 1 then
     redis.call('HDEL', LOCK, OWNER)
     if redis.call('HLEN', LOCK) == 1 then

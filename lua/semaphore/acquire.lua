@@ -1,14 +1,14 @@
--- Takes permits of a semaphore on one node, or says which are free. Each permit is a slot with a number, and each slot has one
--- owner at a time: whoever gets the same slots from a majority of the nodes has them alone.
+-- Takes permits of a semaphore on one node, or reports the free ones. Each permit is a slot with a number, and each slot has
+-- one owner at a time: an owner that gets the same slots from a majority of the nodes is their only one.
 --
 -- Replies (the shape that every acquire script has):
 --   {1, 0}              granted; slots have no numbers of grants
---   {0, ms, free}       refused: one of the slots is somebody else's; the first hold ends in ms milliseconds. free: which
---                       slots are free, a hexadecimal digit for four of them, the lowest slot in the lowest bit of the first
---   {0, ms}             the same, and somebody's lock of another kind is there, or somebody else goes first, for ms more
+--   {0, ms, free}       refused: one of the slots is another owner's; the first hold ends in ms milliseconds. free: the free
+--                       slots, a hexadecimal digit for each four, the lowest slot in the lowest bit of the first
+--   {0, ms}             refused: another owner's lock of another kind is there, or another caller goes first, for ms more
 --                       milliseconds (-1: without expiry)
 --   {-1, 0}             not admitted: the mark is another one, so the node may have forgotten locks
---   {-2, type}          the name belongs to something that is no lock, of that type
+--   {-2, type}          the name belongs to something that is not a lock, of that type
 --   {-4, permits, ms}   the semaphore has another number of permits here, while the first of its holds lives for ms more
 --                       milliseconds
 --
@@ -101,7 +101,7 @@ end
 local hold = string.format('%.0f %s', ends, table.concat(ARGV, ' ', 6))
 redis.call('HSET', LOCK, 'permits', permits, OWNER, hold)
 if kind == 'none' or remaining < ends - now then
-  -- pcall: a semaphore that cannot be given an end is not left behind. Others' holds, and an earlier one of ours, stay.
+  -- pcall: a semaphore without an end must not be left behind. Others' holds, and an earlier one of ours, stay.
   local set = redis.pcall('PEXPIRE', LOCK, ends - now)
   if type(set) == 'table' then
     if before then

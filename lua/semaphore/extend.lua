@@ -1,13 +1,13 @@
--- Lets permits of a semaphore live longer on one node, if they are still ours there; and takes them again if the node has
--- lost them, and nobody else has taken one of them since.
+-- Extends permits of a semaphore on one node, if they are still ours there. Takes them again if the node has lost them, and
+-- nobody else has taken one of them since.
 --
 -- Replies:
---   1    our hold was there, and lives for at least that long
---   2    it was not there, and none of its slots was taken; now it is, for that long
---   3    the same, and nobody can have had them here since our hold was gone: the node has forgotten what it knew, and
+--   1    our hold was there, and lives for at least TTL
+--   2    it was not there, and none of its slots was taken; now it is, for TTL
+--   3    the same, and nobody can have had them here since our hold was gone: the node has forgotten its locks, and
 --        grants nothing to newcomers
---   0    one of the slots is somebody else's, the semaphore has another number of permits, somebody's lock of another kind is
---        there, or the permits were taken from this owner by force
+--   0    one of the slots is another owner's, the semaphore has another number of permits, another owner's lock of another
+--        kind is there, or the permits were taken from this owner by force
 --   -1   our hold was not there, nobody has its slots, and it is too late to set it
 --
 -- A hold is never shortened: a late, short extension must not undo an earlier, longer one.
@@ -28,7 +28,7 @@ end
 local time = redis.call('TIME')
 local exact = time[1] * 1000 + time[2] / 1000
 local now = math.floor(exact)
--- Most holds are there. Whose slots are which is looked at only where ours is not, for there may be a thousand holds.
+-- Most holds are there. The owners of the slots are read only if ours is not, since there may be a thousand holds.
 local mine = kind == 'hash' and redis.call('HMGET', LOCK, 'permits', OWNER) or {}
 local permits, before = mine[1], mine[2]
 if kind == 'hash' and not permits then
@@ -65,7 +65,7 @@ if not ours or ours < now then
       return 0
     end
   end
-  -- A request that was held up on its way must not take what nobody holds any more.
+  -- A delayed request must not take permits that nobody holds any more.
   if exact >= tonumber(UNTIL) then
     return -1
   end
@@ -75,13 +75,14 @@ if not ours or ours < now then
 end
 local ends = math.max(ours or 0, now + TTL)
 if ours then
-  -- A server that is out of memory refuses what a script sets first. What it has of ours goes on, as a mutex does.
+  -- A server that is out of memory refuses the first command of a script that sets something. Our hold goes on there, as a
+  -- mutex does.
   redis.call('HDEL', LOCK, OWNER)
 end
 local hold = string.format('%.0f %s', ends, table.concat(ARGV, ' ', 6))
 redis.call('HSET', LOCK, 'permits', PERMITS, OWNER, hold)
 if kind == 'none' or remaining < ends - now then
-  -- pcall: a semaphore that cannot be given an end is not left behind. Others' holds, and an earlier one of ours, stay.
+  -- pcall: a semaphore without an end must not be left behind. Others' holds, and an earlier one of ours, stay.
   local set = redis.pcall('PEXPIRE', LOCK, ends - now)
   if type(set) == 'table' then
     if before then

@@ -1,9 +1,9 @@
--- Gives permits of a semaphore back on one node, if they are still ours there, and tells those who wait for one. They are
--- free then, or the node keeps them for a while, although nobody has them.
+-- Gives permits of a semaphore back on one node, if they are still ours there, and tells the waiters. The permits are then
+-- free, or the node keeps them for a while, although nobody has them.
 --
 -- Replies:
---   1        our hold was there, and is deleted, or somebody else's for as long as it is kept
---   {1, n}   the same, and so many connections were told of it
+--   1        our hold was there, and is deleted, or replaced by a kept one
+--   {1, n}   the same, and n connections were told about it
 --   0        our hold was not there
 
 local redis, KEYS, ARGV = redis, KEYS, ARGV -- a local is found faster than a global
@@ -11,8 +11,9 @@ local LOCK, TOMBSTONE = KEYS[1], KEYS[2]
 local OWNER, CHANNEL, KEEP_UNTIL, KEEP_BY, KEPT, PERMITS
   = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6] -- and SLOT..
 
--- What is kept is kept on all nodes, so also where our hold is gone, and nobody else has the slots. Until when is told
--- by the node's own clock, for a release may come late, or again. What was taken by force is not kept.
+-- Kept permits are kept on all nodes: also on a node where our hold is gone, if nobody else has the slots. Their end is
+-- compared with the node's own clock, since a release may come late, or again. Permits that were taken by force are not
+-- kept.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local keeps = KEEP_UNTIL and now < tonumber(KEEP_BY) and now < tonumber(KEEP_UNTIL) and not redis.pcall('GET', TOMBSTONE)
@@ -22,7 +23,7 @@ local ours = redis.pcall('HDEL', LOCK, OWNER)
 local reply = 0
 if ours == 1 then
   reply = 1
-  -- pcall: they are given back, whether or not we may say so. Who waits looks now and then.
+  -- pcall: the permits are given back even if publishing is not permitted. Waiters poll now and then.
   local told = redis.pcall('PUBLISH', CHANNEL, OWNER)
   if type(told) == 'number' and told > 0 then
     reply = {1, told}
@@ -30,7 +31,7 @@ if ours == 1 then
 elseif type(ours) == 'table' then
   return string.find(ours.err, 'WRONGTYPE', 1, true) and 0 or ours -- else a permission is missing
 end
--- With so many holds left, to look at all of them would cost more than what it is for.
+-- With more holds left, checking all of them would cost more than it gains.
 local MOST = 100
 if not keeps and (reply == 0 or redis.call('HLEN', LOCK) > MOST) then
   return reply
@@ -67,7 +68,7 @@ if keeps then
 end
 -- The key ends with the last hold, so that locks of other kinds do not wait for longer.
 if last > now then
-  -- pcall: a hold that is kept and cannot be given an end is not left behind.
+  -- pcall: a kept hold without an end must not be left behind.
   local set = redis.pcall('PEXPIRE', LOCK, last - now)
   if type(set) == 'table' then
     if keeps and #fields > 0 then

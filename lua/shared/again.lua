@@ -1,7 +1,7 @@
--- Part of an acquire script whose key is there, and is this owner's: it lives for that long at least. Sets `fence_ttl`, `step` and
--- `known` for `number.lua`.
+-- Part of an acquire script that has found this owner's key: the key lives for at least TTL from now. Sets `fence_ttl`,
+-- `step` and `known` for `number.lua`.
 --
--- Needs `remaining`, what the key has left, and TTL.
+-- Needs `remaining`, the time that the key has left, and TTL.
 
 -- Never shortened: this may be a late copy, and the lock may have been extended since.
 if remaining < tonumber(TTL) then

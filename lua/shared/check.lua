@@ -1,9 +1,9 @@
--- Part of an acquire script: says whether somebody has reserved the name who goes before the caller.
+-- Part of an acquire script: checks whether another caller with a reservation of the name goes before this one.
 --
--- Needs `reserved`, what is under the key of the reservations; CLASS, 'r' if the caller shares the lock with those who
--- read, else 'x'; and WAITER, the caller's priority, or ''. Sets `blocked`, for how many milliseconds the caller has to
--- let somebody else go first; nil: it does not have to. Sets `others`, the reservations of others that are in force, and
--- `without`, the same as text if one of the caller's is among them.
+-- Needs `reserved`, the value under the key of the reservations; CLASS, 'r' if the caller shares the lock with readers, else
+-- 'x'; and WAITER, the caller's priority, or ''. Sets `blocked`, the time in milliseconds for which another caller goes
+-- first; nil: none does. Sets `others`, the reservations of others that are in force, and `without`, the same as text if one
+-- of the caller's is among them.
 
 local blocked, without, others
 if reserved then

@@ -1,6 +1,6 @@
--- Part of a confirm script whose key, LOCK, is ours: raises the fence, FENCE, to the lock's number, NUMBER. It
--- lives for OUTLIVES ms longer than the lock. Sets `known`, what it was (0: no number), and `number`, what it is; `left`, how long
--- it was to live, and `ttl`, how long it is to live at least.
+-- Part of a confirm script whose key, LOCK, is ours: raises the fence, FENCE, to the lock's number, NUMBER. The fence lives
+-- for OUTLIVES ms longer than the lock. Sets `known`, its number before (0: none), and `number`, its number now; `left`, its
+-- lifetime before, and `ttl`, the lifetime that it needs.
 
 local known = tonumber(redis.call('GET', FENCE) or 0) or 0
 local number = math.max(tonumber(NUMBER), known)

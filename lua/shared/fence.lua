@@ -1,7 +1,8 @@
 -- Part of an acquire script that has taken the lock: notes the number of the grant.
 --
--- Needs FENCE, TTL and FENCE_TTL; `known` and `text`, as next_number.lua has set them; and `remaining`, how long the lock's key was
--- to live before. Sets `left`, how long the fence was to live (-2: there was none), and `fence_ttl`, how long it lives at least.
+-- Needs FENCE, TTL and FENCE_TTL; `known` and `text`, as next_number.lua has set them; and `remaining`, the earlier lifetime
+-- of the lock's key. Sets `left`, the earlier lifetime of the fence (-2: there was none), and `fence_ttl`, its lifetime now
+-- at least.
 
 local fence_ttl = FENCE_TTL
 if remaining > tonumber(TTL) then

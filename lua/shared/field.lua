@@ -1,5 +1,5 @@
--- Part of scripts whose lock is a hash: sets `ours`, 1 if the owner, OWNER, has a field in LOCK; else 0, or an error if that is no
--- hash. It ends the call if a permission is missing.
+-- Part of scripts whose lock is a hash: sets `ours`, 1 if the owner, OWNER, has a field in LOCK; else 0, or an error if LOCK
+-- is not a hash. It ends the call if a permission is missing.
 
 -- pcall: another kind's key under that name is not ours either, and no fault of the node.
 local ours = redis.pcall('HEXISTS', LOCK, OWNER)

@@ -1,4 +1,4 @@
--- Part of an extend script: sets `forced`, which is there if the lock was taken from this owner by force. It ends the call if a
+-- Part of an extend script: sets `forced`, a string if the lock was taken from this owner by force. It ends the call if a
 -- permission is missing.
 --
 -- Needs TOMBSTONE, the key of the owner's tombstone. A batch has read all tombstones at once.

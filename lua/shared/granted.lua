@@ -1,4 +1,4 @@
--- Part of an acquire script that grants: the caller needs its reservation no longer.
+-- Part of an acquire script that grants: the caller no longer needs its reservation.
 if without == '' then
   redis.call('DEL', RESERVED)
 elseif without then

@@ -1,12 +1,13 @@
 -- Part of a batch: `make` makes some calls of one script.
 --
--- Needs acquire, extend and release; `reads_lock`, true if the lock is a string, which is read together with what the calls need;
--- `key` and `argument`, the places of the first call's keys and arguments; and `replies`.
+-- Needs acquire, extend and release; `reads_lock`, true if the lock is a string, which is read together with the other
+-- values of the calls; `key` and `argument`, the places of the first call's keys and arguments; and `replies`.
 
 local function make(script, keys, arguments, calls)
-  -- One command reads for all calls: before an acquire the reservations and the fence; before an extension the
-  -- tombstone and the fence, and its lock if `reads_lock` is true. A call gets it beside its ARGV. Copies of one acquire read the fence again, and a
-  -- call behind one that may have changed the reservations of the same name reads these again.
+  -- One command reads for all calls. Before an acquire it reads the reservations and the fence; before an extension the
+  -- tombstone and the fence, and the lock if `reads_lock` is true. A call gets the values as fields of its ARGV. Copies of
+  -- one acquire read the fence again. A call after one that may have changed the reservations of the same name reads these
+  -- again.
   local extends, has_fence = script == extend, keys == 4
   local each = script == release and 0 or extends and reads_lock and keys - 1 or keys - 2
   local read, changed = {}, {}
@@ -22,7 +23,7 @@ local function make(script, keys, arguments, calls)
   read = read[1] and redis.pcall('MGET', unpack(read)) or read
   for i = 1, calls do
     local given = { unpack(ARGV, argument, argument + arguments - 1) }
-    -- None of them, if the permission is missing.
+    -- No value at all, if the permission is missing.
     local first = each * (i - 1) + 1
     if has_fence then
       given.fence = read[each * i]

@@ -1,8 +1,9 @@
--- Part of an acquire script that is about to take the lock: sets `number` and `text`, the number of the grant. It ends the call if
--- there is none, or if a permission is missing.
+-- Part of an acquire script that is about to take the lock: sets `number` and `text`, the number of the grant. It ends the
+-- call if there is none, or if a permission is missing.
 --
--- Needs FENCE, which is nil without fencing, and PROPOSAL, which counts only with a fence; `known`, what read.lua has found under the fence's key (where that is
--- false or nil, it is read here, and set); `ours`, whether the owner has the lock already; and LARGEST.
+-- Needs FENCE, which is nil without fencing, and PROPOSAL, which counts only with a fence; `known`, the value that read.lua
+-- has found under the fence's key (if it is false or nil, this part reads and sets it); `ours`, true if the owner already
+-- has the lock; and LARGEST.
 
 local number, text = 0, PROPOSAL
 if FENCE then
@@ -18,7 +19,7 @@ if FENCE then
   else
     last = tonumber(known or 0)
   end
-  -- Behind a grant of before, the fence may be this owner's own number.
+  -- After an earlier grant, the fence may be this owner's own number.
   local step = ours and 0 or 1
   number = tonumber(PROPOSAL)
   if last and not (last + step <= number) then

@@ -1,9 +1,9 @@
--- Part of an acquire script that has taken the lock: gives the grant a number, and ends the call if there is one, or if a
--- permission is missing.
+-- Part of an acquire script that has taken the lock: gives the grant a number. It ends the call if there is a number, or if
+-- a permission is missing.
 --
--- Needs FENCE, which is there, and PROPOSAL; `known`, what is under the fence's key (false: no string; nil: it is not known yet);
--- `step`, by how much the number is above that of an earlier grant at least; `fence_ttl`; and LARGEST. Sets `last` and `number`,
--- which tell why there is none.
+-- Needs FENCE, which is there, and PROPOSAL; `known`, the value under the fence's key (false: no string; nil: not known
+-- yet); `step`, the least difference to the number of an earlier grant; `fence_ttl`; and LARGEST. Sets `last` and `number`,
+-- which show why there is no number.
 
 if known == nil then
   -- pcall: something else under the fence's key is no fault of the node.
@@ -25,7 +25,7 @@ if last and number <= LARGEST then
     if redis.call('SET', FENCE, text, 'NX', 'PX', fence_ttl) then
       return {1, number}
     end
-    -- Something else is under its key, and is not overwritten.
+    -- Another type of value is under the fence's key, and is not overwritten.
   else
     -- Its end is never brought forward: the number may be ahead of the time.
     local left = redis.call('PTTL', FENCE)

@@ -1,5 +1,5 @@
--- Part of a release script: raises the fence, where an extension of the lock may still be under way. That finds the fence above
--- what it may go up to then, and does not set the key again. It ends the call if a permission is missing.
+-- Part of a release script: raises the fence, if an extension of the lock may still be under way. That extension then finds
+-- the fence above its upper limit, and does not set the key again. This part ends the call if a permission is missing.
 --
 -- Needs FENCE, which is nil if it is not to be raised, RAISE_TO and FENCE_TTL.
 

@@ -1,14 +1,14 @@
--- Part of an acquire script: reads what every call needs, and ends the call under another mark.
+-- Part of an acquire script: reads the values that every call needs, and ends the call if the mark is another one.
 --
--- Needs RESERVED and FENCE, the keys of the reservations and of the fence (nil without fencing); the mark is MARK, and
--- ADMITTED the one that has to be there. Sets `reserved` and `known`, what is under those keys; false: no string.
+-- Needs RESERVED and FENCE, the keys of the reservations and of the fence (nil without fencing); MARK, the key of the mark,
+-- and ADMITTED, the mark that has to be there. Sets `reserved` and `known`, the values under those keys; false: no string.
 
 local reserved, known = ARGV.reserved, nil
 if reserved ~= nil then
   known = ARGV.fence -- a batch has read them together with those of its other calls, and the mark before
 else
-  -- Before anything else, and for late copies as well: one that was sent before the node forgot its
-  -- locks must not take one that it has forgotten. One command reads all, where that is permitted.
+  -- Before anything else, and for late copies as well: a request that was sent before the node forgot its locks must not
+  -- take one of these. One command reads all values, if that is permitted.
   local read
   if FENCE then
     read = redis.pcall('MGET', MARK, RESERVED, FENCE)
@@ -18,7 +18,7 @@ else
   local mark = read[1]
   reserved, known = read[2], read[3]
   if reserved == nil then
-    -- pcall: what is something else under that key reserves nothing.
+    -- pcall: a value of another type under that key reserves nothing.
     reserved = redis.pcall('GET', RESERVED)
     if type(reserved) == 'table' then
       if not string.find(reserved.err, 'WRONGTYPE', 1, true) then

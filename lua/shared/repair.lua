@@ -1,9 +1,9 @@
--- Part of an extend script whose lock is one key, which is gone: ends the call if it must not be set again, else raises the
--- fence.
+-- Part of an extend script whose lock is one key, which is gone: ends the call if the key must not be set again, else raises
+-- the fence.
 --
 -- Needs UNTIL; and FENCE, NUMBER, UP_TO and FENCE_TTL, which are nil without fencing.
 
--- A request that was held up on its way must not take a lock that nobody holds any more.
+-- A delayed request must not take a lock that nobody holds any more.
 local now = redis.call('TIME')
 if now[1] * 1000 + now[2] / 1000 >= tonumber(UNTIL) then
   return -1

@@ -1,8 +1,8 @@
 -- Part of an acquire script that refuses: the caller reserves the name, if it wants to.
 --
--- Needs RESERVED, CLASS, WAITER and what shared/read.lua and shared/check.lua have set. WAITER is `PRIORITY MS` then; or
--- `PRIORITY MS s`, if the caller does so only where `is_shared` is true: the lock is held by a kind that may have several
--- holders. Sets `is_new`, whether the caller has a reservation now that it did not have.
+-- Needs RESERVED, CLASS, WAITER and the values that shared/read.lua and shared/check.lua have set. A caller that reserves
+-- has a WAITER of `PRIORITY MS`. With `PRIORITY MS s` it reserves only if `is_shared` is true: the lock is held by a kind
+-- that may have several holders. Sets `is_new`, true if the caller now has a reservation that it did not have.
 
 local is_new = false
 if #WAITER > 34 and (is_shared or string.sub(WAITER, -1) ~= 's') then

@@ -1,4 +1,4 @@
-//! The settings, once they are made, and what they must be like.
+//! The checked settings, and their limits.
 
 use std::fmt;
 use std::time::Duration;
@@ -14,106 +14,102 @@ use crate::terms::{
     NODE_TIMEOUT, SET_NAME, WAIT_REPLICAS,
 };
 
-/// A TTL is at least so many clock tolerances long: of a shorter one the allowance for steps would leave
-/// too little.
+/// The smallest TTL, in clock tolerances: the allowance for steps would leave too little of a shorter one.
 const TOLERANCES: u32 = 4;
 
-/// Marks are rounded to milliseconds, and no clock is read much faster.
+/// The shortest clock tolerance: marks are rounded to milliseconds, and no clock is read much faster.
 const SHORTEST_TOLERANCE: Duration = Duration::from_millis(10);
 
-/// The longest TTL, and the longest `max_ttl`. A master that was restarted grants no locks for `max_ttl`:
-/// hours of that are more likely seconds taken for milliseconds than meant.
+/// The longest TTL, and the longest `max_ttl`. A master that was restarted grants no locks for `max_ttl`: a value of hours
+/// is more likely a mistake of seconds for milliseconds.
 const LONGEST_TTL: Duration = Duration::from_secs(60 * 60);
 
-/// The longest time for which nodes keep a lock that was given back: a job that runs once a day.
+/// The longest time for which nodes keep a lock that was given back: enough for a job that runs once a day.
 const LONGEST_MIN_HOLD: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// With a longer pause between two tries a lock could be free for minutes before a waiter looks.
+/// The longest pause between two tries: with a longer one a lock could be free for minutes before a waiter asks for it.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-/// The TTL and the `max_ttl` where nothing is set. One figure, so that all clients agree that set neither.
+/// The default of the TTL and of `max_ttl`. One value, so that all clients that set neither agree.
 const DEFAULT_TTL: Duration = Duration::from_secs(10);
 
 const LONGEST_PREFIX: usize = 1_024;
 
-/// Whether a lock is renewed while it is held.
+/// The renewal of a lock while it is held.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Renewal {
-    /// Each time a quarter to a third of the TTL is gone, another part for each lock, by a thread that is
-    /// started when it is first due. The lock is lost only if a majority of the nodes cannot be reached
-    /// for the rest of the TTL, or lost its data.
+    /// Each time a quarter to a third of the TTL is gone, a different part for each lock, by a thread that starts when a
+    /// renewal is first due. The lock is lost only if a majority of the nodes cannot be reached for the rest of the TTL, or
+    /// lost its data.
     #[default]
     Auto,
-    /// Only by [`Guard::extend`](crate::Guard::extend): the lock ends with its TTL. The end is told
-    /// all the same.
+    /// Only by [`Guard::extend`](crate::Guard::extend): the lock ends with its TTL. The end is still reported.
     Manual,
 }
 
-/// What to do while no majority of the nodes can be reached.
+/// The behaviour while no majority of the nodes can be reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Fallback {
-    /// Grant nothing: `NoQuorum`.
+    /// Grants nothing: calls fail with `NoQuorum`.
     #[default]
     Never,
-    /// Take locks on the first configured node alone, once no attempt of this client has reached a
-    /// majority for as long as `after`.
+    /// Takes locks on the first configured node alone, once no attempt of this client has reached a majority for `after`.
     ///
-    /// **Weaker, and it says so**: [`Guard::mode`](crate::Guard::mode) is
-    /// [`Fallback`](crate::Mode::Fallback), and an event tells. Clients that fall back exclude each
-    /// other, since all of them name the same first node. They also ask it before they believe a majority
-    /// of the others; while it is down, each attempt tries to connect to it. That costs up to 5 ms where
-    /// the connection is refused, and up to the [`node_timeout`](crate::Builder::node_timeout) an attempt where the first
-    /// node hangs or its host does not answer; and it grants nothing where the caller's own deadline is over
-    /// before. Clients without this setting would not ask it, so all clients of the nodes
-    /// must agree on it: the others get [`Config`](crate::ErrorKind::Config).
+    /// **Weaker, and reported as such**: [`Guard::mode`](crate::Guard::mode) is [`Fallback`](crate::Mode::Fallback), and an
+    /// event reports it. Clients that fall back exclude each other, since all of them name the same first node. They also
+    /// ask it before they trust a majority of the others; while it is down, each attempt tries to connect to it. That costs
+    /// up to 5 ms if the connection is refused. If the first node hangs or its host does not answer, it costs up to the
+    /// [`node_timeout`](crate::Builder::node_timeout) per attempt, and a call whose own deadline ends earlier gets no lock.
+    /// Clients without this setting would not ask the first node, so all clients of the nodes must agree on it: the others
+    /// get [`Config`](crate::ErrorKind::Config).
     ///
-    /// While the first node answers and does not grant, nobody gets a lock: somebody may hold it there
-    /// alone. A first node that was restarted or emptied, or whose clock was set, is waited for until its
-    /// quarantine is over; one that is out of memory, or says that it is loading, busy, or takes no writes, is
-    /// `NoQuorum`; one that refuses the login or a command is [`Config`](crate::ErrorKind::Config).
+    /// While the first node answers and does not grant, nobody gets a lock: somebody may hold it there alone. If the first
+    /// node was restarted or emptied, or its clock was set, calls wait until its quarantine is over. If it is out of memory,
+    /// or reports that it is loading, busy, or takes no writes, calls fail with `NoQuorum`. If it refuses the login or a
+    /// command, they fail with [`Config`](crate::ErrorKind::Config).
     ///
-    /// **Two clients hold one lock** where one holds it by the first node alone, and the first node cannot
-    /// be reached by another one, who is granted it by a majority of the others. So it is where the network
-    /// is cut between the first node and the others, with clients on both sides: for as long as it is cut.
-    /// And so it is where the first node is down or hangs when the others come back. If it stays so, the
-    /// holder's lock cannot be renewed, and ends with its TTL. If it is back a moment after the other client's
-    /// try to connect has failed, the lock ends with the holder's next renewal that reaches the others.
+    /// **Two clients hold one lock** if one holds it by the first node alone, and another one, which cannot reach the first
+    /// node, is granted it by a majority of the others. That happens if the network is cut between the first node and the
+    /// others, with clients on both sides: for as long as it is cut. It also happens if the first node is down or hangs when
+    /// the others come back. If the first node stays down, the holder's lock cannot be renewed, and ends with its TTL. If it
+    /// comes back just after the other client failed to connect to it, the lock ends with the holder's next renewal that
+    /// reaches the others.
     ///
-    /// So it is, too, after the holder's machine was suspended and its clock stood still. To the holder that looks
-    /// like a step of the first node's clock, and no other clock tells. A renewed lock ends with its next renewal
-    /// if another client has it by then, and one that is not renewed ends with its TTL.
+    /// It also happens after the holder's machine was suspended and its clock stood still. To the holder that looks like a
+    /// step of the first node's clock, and it has no other clock to compare. A renewed lock ends with its next renewal if
+    /// another client has it by then. A lock that is not renewed ends with its TTL.
     ///
-    /// Nobody falls back to a first node that restarted during the outage, before a majority is back. It may
-    /// have forgotten locks. And a single empty node tells nobody how other clients are configured, nor how
-    /// far its clock is from those of the set: a client that put it into service on that knowledge could let
-    /// two configurations live side by side, and hide a step of its clock.
+    /// Nobody falls back to a first node that restarted during the outage, before a majority is back. It may have forgotten
+    /// locks. Besides, a single empty node does not show how other clients are configured, nor how far its clock is from
+    /// those of the set. A client that put it into service on that knowledge could let two configurations exist side by
+    /// side, and hide a step of its clock.
     ///
-    /// For falling back only nodes that cannot be reached count as missing, and those that are loading, busy, or take
-    /// no writes for now. A node that answers with an error, since it is out of memory, refuses the login,
-    /// or its user lacks a permission, is there, and may know of another holder: with a majority of such
-    /// nodes the calls report `NoQuorum`, or `Config`, with the reason, and nobody falls back.
+    /// For the fallback, a node counts as missing only if it cannot be reached, or is loading, busy, or takes no writes for
+    /// now. A node that answers with another error, since it is out of memory, refuses the login, or its user lacks a
+    /// permission, counts as present, and may know of another holder. With a majority of such nodes the calls fail with
+    /// `NoQuorum` or `Config`, with the reason, and nobody falls back.
     ///
-    /// The renewal takes the lock on the other nodes as they come back: with a majority the mode
-    /// turns into `Quorum`; if somebody else has it on one of them, be it for the moment of a try, the
-    /// lock is lost. A lock that is not renewed stays on the first node alone.
+    /// The renewal takes the lock on the other nodes as they come back. With a majority, the mode changes to `Quorum`. If
+    /// another client has the lock on one of them, even just for the moment of a try, the lock is lost. A lock that is not
+    /// renewed stays on the first node alone.
     ///
-    /// Its [`FencingToken`](crate::FencingToken) is the first node's: larger than earlier ones as far as
-    /// the masters' clocks are known, and agree.
+    /// Its [`FencingToken`](crate::FencingToken) comes from the first node: it is larger than earlier ones as far as the
+    /// masters' clocks are known, and agree.
     ///
-    /// For jobs that had better run twice than not at all.
+    /// For jobs that should rather run twice than not at all.
     SingleNode {
-        /// For how long no majority must have been reached.
+        /// The time that must have passed without reaching a majority.
         after: Duration,
     },
 }
 
-/// What the rest of the crate needs to know of the configuration. Checked by `Builder::build`.
+/// The configuration as the rest of the crate uses it. Checked by `Builder::build`.
 #[derive(Clone)]
 pub(crate) struct Settings {
     pub(crate) ttl: Duration,
-    /// The longest that any lock may live without being extended.
+    /// The longest time for which any lock may live without being extended.
     pub(crate) max_ttl: Duration,
     pub(crate) clock_tolerance: Duration,
     pub(crate) set_name: String,
@@ -130,7 +126,7 @@ pub(crate) struct Settings {
     pub(crate) fencing: bool,
     pub(crate) local_queue: bool,
     pub(crate) key_prefix: Vec<u8>,
-    /// What the client's owner texts begin with. `None`: its host and process id.
+    /// The beginning of the client's owner texts. `None`: its host and process id.
     pub(crate) owner_label: Option<String>,
 }
 
@@ -160,7 +156,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Shows what users have set, and as they have set it.
+    /// Shows the settings of users, as they have set them.
     pub(crate) fn show(&self, owner_label: &dyn fmt::Debug, f: &mut fmt::DebugStruct<'_, '_>) {
         let Self { wait_replicas, key_prefix, .. } = self;
         f.field("ttl", &Shown(self.ttl))
@@ -183,13 +179,13 @@ impl Settings {
             .field("owner_label", owner_label);
     }
 
-    /// How long the end of a client or of the process may wait for releases to be answered: until a
-    /// worker that waits for a silent node gives up and sends its final releases.
+    /// Returns the time limit for answers to releases at the end of the client or of the process. It lasts until a worker
+    /// that waits for a silent node gives up and sends its final releases.
     pub(crate) fn flush_timeout(&self) -> Duration {
         self.node_timeout.saturating_add(GRACE * 3)
     }
 
-    /// Says all that is wrong with the settings, each by itself and together.
+    /// Returns a text for each fault of the settings, alone and together.
     pub(crate) fn wrong(&self) -> Vec<String> {
         let mut wrong = self.wrong_values();
         wrong.extend(self.wrong_max_hold(self.max_hold));
@@ -199,7 +195,7 @@ impl Settings {
         wrong
     }
 
-    /// The faults of single settings.
+    /// Returns the faults of single settings.
     fn wrong_values(&self) -> Vec<String> {
         let mut wrong = Vec::new();
         let Backoff { min, max } = self.backoff;
@@ -275,7 +271,7 @@ impl Settings {
             .then(|| format!("{MAX_TTL} is {}; Redis counts in whole milliseconds", exact(max_ttl)))
     }
 
-    /// What all clients of the nodes must agree on.
+    /// Returns the settings that all clients of the nodes must agree on.
     pub(crate) fn configuration(&self, nodes: usize) -> Configuration {
         Configuration {
             set_name: self.set_name.clone(),
@@ -287,18 +283,18 @@ impl Settings {
         }
     }
 
-    /// What every validity is shortened by.
+    /// Returns the time by which every validity is shortened.
     pub(crate) fn allowance(&self) -> Allowance {
         Allowance { clock_tolerance: self.clock_tolerance }
     }
 
-    /// How long one try for a lock may take: for the answers, and for the replicas behind them.
+    /// Returns the time limit of one try for a lock: for the answers, and for the replicas behind them.
     pub(crate) fn attempt_timeout(&self) -> Duration {
         let replicas = self.wait_replicas.map_or(Duration::ZERO, |(_, timeout)| timeout);
         self.node_timeout.saturating_add(replicas)
     }
 
-    /// The settings that add up to that time.
+    /// Returns the settings that add up to that time, in words.
     fn attempt_settings(&self) -> String {
         match self.wait_replicas {
             Some(_) => format!("{NODE_TIMEOUT} (and that of {WAIT_REPLICAS})"),
@@ -306,7 +302,7 @@ impl Settings {
         }
     }
 
-    /// After how long without a quorum the first node decides alone.
+    /// Returns the time without a quorum after which the first node decides alone.
     pub(crate) fn fall_back_after(&self) -> Option<Duration> {
         match self.fallback {
             Fallback::Never => None,
@@ -335,7 +331,7 @@ impl Settings {
         refuse(self.wrong_ttl(ttl))
     }
 
-    /// A lock that ends before it can be granted would be of no use.
+    /// A lock that ends before it can be granted would be useless.
     fn wrong_max_hold(&self, max_hold: Option<Duration>) -> Option<String> {
         let max_hold = max_hold.filter(|max_hold| *max_hold < self.node_timeout)?;
         Some(format!(
@@ -345,7 +341,7 @@ impl Settings {
         ))
     }
 
-    /// A longer time is more likely seconds taken for milliseconds than meant.
+    /// A longer time is more likely a mistake of seconds for milliseconds.
     fn wrong_min_hold(&self, min_hold: Option<Duration>, class: HoldClass) -> Option<String> {
         match min_hold? {
             _ if class != HoldClass::Exclusive => Some(format!(
@@ -409,7 +405,7 @@ impl Settings {
     }
 }
 
-/// All that is wrong, in one error.
+/// Returns one error with all faults.
 pub(crate) fn refuse(wrong: impl IntoIterator<Item = String>) -> Result<(), Error> {
     let wrong: Vec<_> = wrong.into_iter().collect();
     match wrong.as_slice() {
@@ -424,23 +420,23 @@ pub(crate) fn refuse(wrong: impl IntoIterator<Item = String>) -> Result<(), Erro
     }
 }
 
-/// The longest duration is no limit.
+/// The longest duration means no limit.
 pub(crate) fn limit(max_hold: Duration) -> Option<Duration> {
     (max_hold < Duration::MAX).then_some(max_hold)
 }
 
-/// No time at all is no minimum.
+/// A time of zero means no minimum.
 pub(crate) fn minimum(min_hold: Duration) -> Option<Duration> {
     (!min_hold.is_zero()).then_some(min_hold)
 }
 
-/// A TTL or `max_ttl`, for somebody who may have set just the other one.
+/// A TTL or `max_ttl`, for a user that may have set only the other one.
 fn or_default(duration: Duration) -> String {
     let by_default = if duration == DEFAULT_TTL { " (the default)" } else { "" };
     format!("{}{by_default}", exact(duration))
 }
 
-/// A duration as a developer reads it. The longest one, by which somebody means no end, is 22 digits long.
+/// A duration as a developer reads it. The longest one, which stands for no end, is 22 digits long.
 struct Shown(Duration);
 
 impl fmt::Debug for Shown {
@@ -452,7 +448,7 @@ impl fmt::Debug for Shown {
     }
 }
 
-/// Redis counts in these.
+/// Redis counts in whole milliseconds.
 fn is_whole_ms(duration: Duration) -> bool {
     duration.subsec_nanos().is_multiple_of(1_000_000)
 }

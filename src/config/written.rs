@@ -1,4 +1,4 @@
-//! Settings as they are written in a file: by the names of the builder's calls.
+//! Settings from a file, under the names of the builder's methods.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,10 +10,11 @@ use crate::config::settings::{Fallback, Renewal};
 #[cfg(feature = "tls")]
 use crate::node;
 
-/// Settings from a file, by the names of the builder's calls. What is left out has the builder's default, and a name
+/// Settings from a file, under the names of the builder's methods. Missing settings have the builder's defaults, and a name
 /// that the builder does not have is an error. Nothing else is checked before [`build`](Builder::build).
 ///
-/// `serde` and not one format: a program has its locks' settings in a section of its own file, whatever format that has.
+/// Any format of `serde` will do: a program has its locks' settings in a section of its own file, in whatever format that
+/// is.
 ///
 /// | of type | written as |
 /// |---|---|
@@ -141,7 +142,7 @@ struct ClientCert {
 }
 
 impl Written {
-    /// The builder with what is written, or what cannot be read.
+    /// Returns the builder with the written settings, or the text of a fault.
     fn read(self) -> Result<Builder, String> {
         fn set<T>(
             builder: Builder,
@@ -205,7 +206,7 @@ impl Written {
     }
 }
 
-/// A certificate or a key: the text itself, or the path of a file with it.
+/// A certificate or a key: the PEM text itself, or the path of a file with it.
 #[cfg(feature = "tls")]
 #[derive(serde::Deserialize)]
 struct Pem(String);

@@ -1,8 +1,8 @@
 //! The rules of the protocol, as pure state machines.
 //!
-//! No clock, no thread, no I/O and no Redis in here: time, votes and random numbers come in as
-//! arguments, verdicts and clean-ups come out. Everything outside this folder only carries them, so
-//! that a simulator drives the very code that ships.
+//! This folder has no clock, no thread, no I/O and no Redis: time, votes and random numbers come in
+//! as arguments, verdicts and clean-ups come out. All code outside of it only carries them, so that
+//! a simulator drives the very code that ships.
 
 pub(crate) mod acquire;
 pub(crate) mod admission;

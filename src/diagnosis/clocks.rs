@@ -1,21 +1,21 @@
-//! Where clocks are, and how fast they go, by two readings of each.
+//! The offsets and rates of clocks, from two readings of each.
 
 use std::time::Duration;
 
 use crate::core::admission::Offset;
 use crate::core::admission::clocks::median;
 
-/// With fewer clocks no median is worth more than the clock of this machine.
+/// With fewer clocks, a median is worth no more than the clock of this machine.
 const ENOUGH: usize = 3;
 
-/// What the clocks of the nodes are compared with.
+/// The clock with which the nodes' clocks are compared.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reference {
     clock: Offset,
     pub(super) name: &'static str,
 }
 
-/// A difference that is known as exactly as round trips allow.
+/// A difference, as exact as round trips allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Difference {
     least: i64,
@@ -23,7 +23,7 @@ pub(super) struct Difference {
 }
 
 impl Reference {
-    /// The median of the nodes' clocks, or the clock of this machine, which is `ours`.
+    /// The median of the nodes' clocks, or `ours`, the clock of this machine, if there are too few.
     pub(super) fn of(nodes: &[Offset], ours: Offset) -> Self {
         let middle = |offset: Offset| offset.least_us.midpoint(offset.most_us);
         let median = median(nodes.iter().copied().map(middle));
@@ -34,7 +34,7 @@ impl Reference {
         }
     }
 
-    /// How many microseconds that clock is ahead.
+    /// Returns the lead of that clock, in microseconds.
     pub(super) fn ahead(self, clock: Offset) -> Difference {
         let Self { clock: reference, .. } = self;
         Difference {
@@ -44,7 +44,8 @@ impl Reference {
     }
 }
 
-/// How much faster a clock goes than that of this machine, in millionths; `None` if it was not looked at for long enough.
+/// Returns the rate difference between a clock and that of this machine, in millionths, positive if the clock is faster.
+/// `None` if it was not observed for long enough.
 pub(super) fn rate([first, last]: [Offset; 2]) -> Option<Difference> {
     const SHORTEST: Duration = Duration::from_millis(100);
     let passed = last.received.since(first.received);
@@ -60,12 +61,12 @@ pub(super) fn rate([first, last]: [Offset; 2]) -> Option<Difference> {
 }
 
 impl Difference {
-    /// The likeliest value.
+    /// Returns the likeliest value.
     pub(super) const fn middle(self) -> i64 {
         self.least.midpoint(self.most)
     }
 
-    /// How large it is for certain, whatever its sign.
+    /// Returns the size that is certain, regardless of the sign.
     pub(super) fn certain(self) -> u64 {
         u64::try_from(self.least.max(self.most.saturating_neg())).unwrap_or(0)
     }
@@ -80,7 +81,7 @@ mod tests {
         Time::from_start(Duration::from_millis(ms))
     }
 
-    /// A clock that is so many milliseconds ahead of the lease clock, read at that time within 2 ms.
+    /// A clock that is that many milliseconds ahead of the lease clock, read at that time within 2 ms.
     fn clock(ahead_ms: i64, read_at_ms: u64) -> Offset {
         let server_us = (i64::try_from(read_at_ms).expect("a time") + 1 + ahead_ms) * 1_000;
         Offset::new(server_us, at(read_at_ms), at(read_at_ms + 2))

@@ -1,69 +1,67 @@
-//! What is found of a set of masters, and how it is shown.
+//! The findings about a set of masters, and their display.
 
 use std::cmp::Reverse;
 use std::fmt;
 
-/// What is wrong with a set of masters: from [`Builder::diagnose`](crate::Builder::diagnose).
+/// The findings about a set of masters, from [`Builder::diagnose`](crate::Builder::diagnose).
 ///
-/// `Display` has a table with a column for each node, and a line for each finding that is not
-/// [fine](Severity::Fine).
+/// `Display` has a table with a column for each node, and a line for each finding that is not [fine](Severity::Fine).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Diagnosis {
-    /// What was found of each node, in the order of the configuration.
+    /// The findings about each node, in the order of the configuration.
     pub nodes: Vec<NodeDiagnosis>,
-    /// What was found of the nodes together.
+    /// The findings about the nodes together.
     pub set: Vec<Finding>,
 }
 
-/// What was found of one node.
+/// The findings about one node.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct NodeDiagnosis {
     /// The node's URL, without user and password.
     pub node: String,
-    /// One finding for each check that could be made. Of a node that cannot be reached that is
-    /// [`Check::Reachable`] alone.
+    /// One finding for each check that could be made. For a node that cannot be reached, [`Check::Reachable`] alone.
     pub findings: Vec<Finding>,
 }
 
-/// What one check has found.
+/// The finding of one check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Finding {
-    /// What was looked at.
+    /// The check.
     pub check: Check,
-    /// How bad it is.
+    /// The severity.
     pub severity: Severity,
-    /// What was seen, in a few words: such as "master", or "Redis 7.0.15".
+    /// The observed value in a few words, such as "master" or "Redis 7.0.15".
     pub value: String,
-    /// What that means and what to do about it; empty if it is [fine](Severity::Fine).
+    /// The meaning of the value and the remedy; empty if the finding is [fine](Severity::Fine).
     pub what: String,
 }
 
-/// What is looked at.
+/// A check of a node or of the set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Check {
     /// The node can be reached, lets us log in, and is a server that can carry locks.
     Reachable,
-    /// Which server it is.
+    /// The server and its version.
     Version,
-    /// It is a master, and no replica.
+    /// The node is a master, not a replica.
     Role,
-    /// One server answers under its address, and no other node of the set is the same one.
+    /// One server answers under its address, and it is not the server of another node of the set.
     Server,
     /// Its mark is one of this set, and it is not in quarantine.
     Mark,
     /// It takes writes.
     Writes,
-    /// What it keeps on disk.
+    /// The data that the node keeps on disk.
     Persistence,
-    /// It drops no keys when its memory is full, and that is not about to be.
+    /// The node drops no keys when its memory is full, and its memory is not about to be full.
     Memory,
-    /// Its clock agrees with those of the others: of fewer than three nodes, with that of this machine.
+    /// Its clock agrees with those of the other nodes, or with that of this machine if there are fewer than three nodes.
     Clock,
-    /// Its clock goes as fast as that of this machine.
+    /// Its clock runs as fast as that of this machine.
     ClockRate,
     /// It answers fast enough for the node timeout.
     Latency,
@@ -73,22 +71,22 @@ pub enum Check {
     Majority,
 }
 
-/// How bad a finding is.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Severity {
     /// As it should be.
     Fine,
-    /// Worth knowing. Nothing has to be done.
+    /// Worth knowing. No action is needed.
     Note,
-    /// Locks work, and worse than they could; or they stop working when something else happens.
+    /// Locks work, but worse than they could, or they stop working if something else happens.
     Warning,
     /// The node grants no locks, or may break them.
     Problem,
 }
 
 impl Diagnosis {
-    /// How bad the worst finding is.
+    /// Returns the severity of the worst finding.
     #[must_use]
     pub fn severity(&self) -> Severity {
         let all = self.nodes.iter().flat_map(|node| &node.findings).chain(&self.set);
@@ -97,7 +95,7 @@ impl Diagnosis {
 }
 
 impl NodeDiagnosis {
-    /// What that check has found; `None` if it could not be made.
+    /// Returns the finding of that check; `None` if the check could not be made.
     #[must_use]
     pub fn finding(&self, check: Check) -> Option<&Finding> {
         self.findings.iter().find(|finding| finding.check == check)
@@ -105,7 +103,7 @@ impl NodeDiagnosis {
 }
 
 impl Check {
-    /// Those of a node, in the order in which they are shown.
+    /// The checks of a node, in the order in which they are shown.
     const OF_NODES: [Self; 12] = [
         Self::Reachable,
         Self::Version,
@@ -175,7 +173,7 @@ impl fmt::Display for Diagnosis {
         }
         let mut findings = self.grouped();
         findings.retain(|(_, finding)| finding.severity > Severity::Fine);
-        // The worst first; of one severity in the order of the nodes.
+        // The worst first; findings of one severity in the order of the nodes.
         findings.sort_by_key(|(_, finding)| Reverse(finding.severity));
         f.write_str(if findings.is_empty() { "\n\nNothing is wrong." } else { "\n" })?;
         for (nodes, Finding { check, severity, what, .. }) in findings {
@@ -186,7 +184,7 @@ impl fmt::Display for Diagnosis {
 }
 
 impl Diagnosis {
-    /// Each finding once, with the numbers of the nodes of which the same was found.
+    /// Returns each finding once, with the numbers of the nodes that share it.
     fn grouped(&self) -> Vec<(String, &Finding)> {
         let mut groups: Vec<_> = self.set.iter().map(|finding| (String::new(), finding)).collect();
         let is_same = |one: &Finding, other: &Finding| {
@@ -204,7 +202,7 @@ impl Diagnosis {
     }
 }
 
-/// What the table says of a check; a sign at its end where it is not as it should be.
+/// Returns the table's text for a check, with a sign at its end if the finding is not fine.
 fn cell(node: &NodeDiagnosis, check: Check) -> String {
     let Some(finding) = node.finding(check) else { return "-".to_owned() };
     let sign = match finding.severity {

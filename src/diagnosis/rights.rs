@@ -1,4 +1,4 @@
-//! What follows from what a node refuses its user.
+//! The consequences of a node's refusals to its user.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,7 +30,7 @@ pub(super) fn finding(refusals: &[Refusal]) -> Finding {
     Finding { check, severity, value, what }
 }
 
-/// As an access list has it.
+/// The lacking permission, as an access list writes it.
 fn lack(refusal: &Refusal) -> String {
     match refusal.refused {
         Refused::Command => format!("+{}", refusal.command.to_lowercase().replace(' ', "|")),

@@ -1,4 +1,4 @@
-//! What is right and what is wrong, by what was read of the nodes.
+//! The rules that turn the facts about the nodes into findings.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,9 +13,9 @@ use crate::error::NodeFault;
 use crate::node::{Facts, Memory, Persistence, SEVERAL_SERVERS, node_states};
 use crate::terms::{ADMIT, CLOCK_TOLERANCE, NO_QUARANTINE, NODE_TIMEOUT};
 
-/// By how many millionths two clocks may drift apart: one per cent, which every validity allows for.
+/// The largest drift between two clocks, in millionths: one per cent, which every validity allows for.
 const DRIFT: u64 = 10_000;
-/// How many round trips `clock_tolerance` should be long, so that a step can be ruled out.
+/// The smallest `clock_tolerance`, in round trips, so that a step can be ruled out.
 const ROUND_TRIPS: u32 = 3;
 
 /// The set that is examined.
@@ -135,7 +135,7 @@ impl Set<'_> {
                 Finding::warning(check, "quarantined", what)
             }
             NodeState::Foreign(_) => Finding::problem(check, "of others", what),
-            // One that is not known any better has the mark of an admitted node.
+            // Without further knowledge, the node has the mark of an admitted node.
             _ => Finding::fine(check, "admitted"),
         }
     }
@@ -205,7 +205,7 @@ fn of_role(facts: &Facts, state: &NodeState, what: &str) -> Finding {
     match state {
         NodeState::Cluster => Finding::problem(check, "cluster", what),
         NodeState::Replica => Finding::problem(check, "replica", what),
-        // One server named twice, or one that could not be probed.
+        // One server named twice, or a server that could not be probed.
         _ if !facts.is_master => {
             let what = "the server is a replica, not a master; name independent masters";
             Finding::problem(check, "replica", what)
@@ -289,7 +289,7 @@ fn of_memory(memory: &Memory) -> Finding {
     Finding::fine(check, policy)
 }
 
-/// From here on, memory is about to be full.
+/// The percentage from which memory is about to be full.
 const FULL_PERCENT: u64 = 90;
 
 fn of_clock_rate(clock: [Offset; 2]) -> Option<Finding> {
@@ -335,7 +335,7 @@ fn of_majority(nodes: &[NodeDiagnosis]) -> Finding {
     }
 }
 
-/// Also below a millisecond.
+/// The duration as text, also below one millisecond.
 fn precise(duration: Duration) -> String {
     match duration {
         _ if duration < Duration::from_millis(10) => {

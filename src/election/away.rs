@@ -1,4 +1,4 @@
-//! After a term that has ended in time, the candidate leaves the leadership to others for a while.
+//! The time after a term that has ended in order: the candidate leaves the leadership to others for a while.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,30 +18,30 @@ use crate::runtime::fan_out::{Interrupts, Woken};
 use crate::runtime::holder::HoldState;
 use crate::wait::Wait;
 
-/// The pauses between two looks whether another candidate has led: the first one, and the longest.
+/// The pauses between two checks whether another candidate has led: the first one, and the longest.
 const LOOKS: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(100));
 
 /// The last term of the candidates of one election in this process.
 #[derive(Default)]
 pub(super) struct Away(Mutex<Option<LastTerm>>);
 
-/// Why a candidate does not stand now.
+/// The reason why a candidate does not stand now.
 pub(super) enum NotOver {
-    /// The caller's time is over, and it was to stay away for so long.
+    /// The caller's time is over, and the candidate has to stay away for that time.
     For(Duration),
     Cancelled,
 }
 
 struct LastTerm {
     term: FencingToken,
-    /// Knows whether the term was given back, or lost.
+    /// Says whether the term was given back or lost.
     holder: Arc<HoldState>,
-    /// Until when candidates stay away at most, once one of them has come back.
+    /// The latest end of the time for which candidates stay away, once one of them has come back.
     until: Option<Time>,
 }
 
 impl Away {
-    /// A candidate leads, in that term.
+    /// A candidate leads in that term.
     pub(super) fn led(&self, guard: &Guard, term: FencingToken) {
         let holder = guard.hold_state().clone();
         *self.0.lock() = Some(LastTerm { term, holder, until: None });
@@ -73,7 +73,7 @@ impl Away {
             }
             match interrupts.wait(&never, until.min(deadline).min(now.after(pause))) {
                 Woken::Cancelled => return Err(NotOver::Cancelled),
-                // The call for the lock says so.
+                // The call for the lock reports it.
                 Woken::Closed => break,
                 _ => pause = (pause * 2).min(LOOKS.1),
             }
@@ -81,8 +81,8 @@ impl Away {
         Ok(())
     }
 
-    /// The last term, if it was given back in time, and until when its candidates stay away. After one that was lost they
-    /// need not.
+    /// Returns the last term, if it was given back in time, and the time until which its candidates stay away. After a lost
+    /// term they need not stay away.
     fn last_term(&self, ttl: Duration) -> Option<(FencingToken, Time)> {
         let last = &mut *self.0.lock();
         let is_given_back = last.as_ref()?.holder.notice.is_given_back();

@@ -1,4 +1,4 @@
-//! An election, and how a candidate stands for it.
+//! An election, and the ways to stand for it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,27 +16,27 @@ use crate::process::Process;
 use crate::shared::Shared;
 use crate::wait::Wait;
 
-/// The TTL of an election whose settings say nothing, and whose client allows it: how long a crash of the leader leaves the
-/// candidates without one.
+/// The default TTL of an election, if the client's settings allow it. After a crash of the leader, the candidates are
+/// without one for that time.
 const DEFAULT_TTL: Duration = Duration::from_secs(2);
 
 /// The longest value of a candidate, in bytes. It is a part of the owner that the masters keep.
 const LONGEST_VALUE: usize = 128;
 
-/// An election by name: of all candidates, on whatever machines, one leads at a time. From
+/// An election by name: one of all candidates, on any machines, leads at a time. From
 /// [`Quorlock::election`](crate::Quorlock::election).
 ///
-/// A **term** is one hold of the exclusive lock of that name, so the promises for locks hold for terms. No two candidates lead at one
-/// time, by [`is_leader`](Leadership::is_leader); each term has a number larger than those before ([`term`](Leadership::term)),
-/// which a storage can compare as a fencing token. `election("x")` and `mutex("x")` exclude each other. On a single master, and with a
-/// [`fallback`](crate::Fallback), an election promises what a lock does there.
+/// A **term** is one hold of the exclusive lock of that name, so the promises for locks hold for terms. No two candidates
+/// lead at the same time, according to [`is_leader`](Leadership::is_leader). Each term has a number larger than those before
+/// ([`term`](Leadership::term)), which a storage can compare as a fencing token. `election("x")` and `mutex("x")` exclude
+/// each other. On a single master, and with a [`fallback`](crate::Fallback), an election promises what a lock does there.
 ///
 /// A term is renewed for as long as its leader lives, whatever the client's [`renewal`](crate::Builder::renewal),
 /// [`max_hold`](crate::Builder::max_hold) and [`min_hold`](crate::Builder::min_hold) are.
 ///
-/// A leader that crashes leaves the candidates without one for its TTL at most. So the TTL is short: it defaults to 2 s, or to that of
-/// the client if that is shorter or the client's settings allow no 2 s. A leader that resigns, or whose process ends in
-/// order, is followed within milliseconds.
+/// After a crash of the leader, the candidates are without one for at most its TTL. So the TTL is short: it defaults to 2 s,
+/// or to that of the client if that is shorter or the client's settings do not allow 2 s. A leader that resigns, or whose
+/// process ends in order, is replaced within milliseconds.
 ///
 /// # Examples
 ///
@@ -64,7 +64,7 @@ pub struct Election {
     shared: Arc<Shared>,
     lock: Handle<Exclusive>,
     value: Vec<u8>,
-    /// The candidates of this election and its clones stay away together.
+    /// The candidates of this election and of its clones stay away together.
     away: Arc<Away>,
 }
 
@@ -73,47 +73,48 @@ impl Election {
         let settings = shared.coordinator.settings();
         let default = settings.ttl.min(DEFAULT_TTL);
         let ttl = if settings.check_ttl(default).is_ok() { default } else { settings.ttl };
-        // A term lasts for as long as its leader wants it, and is over with it.
+        // A term lasts for as long as its leader wants, and ends with the leader.
         let lock = Handle::new(shared, [name]).ttl(ttl).renewal(Renewal::Auto);
         let lock = lock.max_hold(Duration::MAX).min_hold(Duration::ZERO);
         Self { shared: shared.clone(), lock, value: Vec::new(), away: Arc::default() }
     }
 
-    /// The value of this candidate, such as its address, which all can read while it leads: at most 128 bytes of any kind.
-    /// Defaults to none. See [`leader`](Self::leader).
+    /// Sets the value of this candidate, such as its address, which everybody can read while it leads: at most 128 bytes of
+    /// any kind. Defaults to none. See [`leader`](Self::leader).
     pub fn value(mut self, value: impl AsRef<[u8]>) -> Self {
         self.value = value.as_ref().to_vec();
         self
     }
 
-    /// The time for which a term lives without a renewal, in the range that [`Builder::ttl`](crate::Builder::ttl) states. A crash
-    /// of the leader leaves the candidates without one for so long. Defaults to 2 s where the client's settings allow that.
+    /// Sets the time for which a term lives without a renewal, in the range that [`Builder::ttl`](crate::Builder::ttl)
+    /// states. After a crash of the leader, the candidates are without one for that time. Defaults to 2 s if the client's
+    /// settings allow that.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.lock = self.lock.ttl(ttl);
         self
     }
 
-    /// The time before the end of its term at which a leader whose renewals fail is told to [leave](Leadership::leaving). More than half of
-    /// the TTL counts as half. Defaults to what [`Builder::risk_margin`](crate::Builder::risk_margin) describes: with a TTL of 2 s
-    /// about 650 ms.
+    /// Sets the time before the end of its term at which a leader whose renewals fail is told to
+    /// [leave](Leadership::leaving). More than half of the TTL counts as half of it. Defaults to the margin that
+    /// [`Builder::risk_margin`](crate::Builder::risk_margin) describes: about 650 ms with a TTL of 2 s.
     pub fn margin(mut self, margin: Duration) -> Self {
         self.lock = self.lock.risk_margin(margin);
         self
     }
 
-    /// The name of the election, without the key prefix: as it was given, also if it cannot be used.
+    /// Returns the name of the election, without the key prefix: as it was given, also if it cannot be used.
     #[must_use]
     pub fn name(&self) -> &[u8] {
         self.lock.name()
     }
 
-    /// The name of the election as text; `None` if it is not valid UTF-8.
+    /// Returns the name of the election as text; `None` if it is not valid UTF-8.
     #[must_use]
     pub fn name_str(&self) -> Option<&str> {
         self.lock.name_str()
     }
 
-    /// The time for which a term lives without a renewal.
+    /// Returns the time for which a term lives without a renewal.
     #[must_use]
     pub fn lives_for(&self) -> Duration {
         self.lock.lives_for()
@@ -121,18 +122,18 @@ impl Election {
 
     /// Stands for election, and waits until this candidate leads.
     ///
-    /// After a term of this `Election`, or of a clone of it, that has [ended](Leadership::resign) in time, it first waits until
-    /// another candidate has led, at most for one TTL.
+    /// If a term of this `Election`, or of a clone of it, has [ended](Leadership::resign) in time, the call first waits
+    /// until another candidate has led, for at most one TTL.
     ///
     /// # Errors
     ///
-    /// Those of [`Quorlock::lock`](crate::Quorlock::lock). [`Config`](crate::ErrorKind::Config), too, for a value that is too long,
-    /// and with [`fencing(false)`](crate::Builder::fencing), for then a term has no number.
+    /// Those of [`Quorlock::lock`](crate::Quorlock::lock). [`Config`](crate::ErrorKind::Config) also for a value that is too
+    /// long, and with [`fencing(false)`](crate::Builder::fencing), since a term has no number then.
     pub fn campaign(&self) -> Result<Leadership, Error> {
         self.campaign_within(Wait::forever())
     }
 
-    /// Stands for election for no longer than `timeout`.
+    /// Stands for election for at most `timeout`.
     ///
     /// # Errors
     ///
@@ -141,7 +142,7 @@ impl Election {
         self.campaign_within(timeout)
     }
 
-    /// Stands for election within the limits of `wait`: a time, a channel that cancels, or both.
+    /// Stands for election within the limits of `wait`: a time, a channel that cancels the wait, or both.
     ///
     /// # Errors
     ///
@@ -179,7 +180,7 @@ impl Election {
         ))
     }
 
-    /// Makes sure that somebody can stand with these settings.
+    /// Checks that a candidate can stand with these settings.
     pub(super) fn check(&self) -> Result<(), Error> {
         self.process().check()?;
         self.lock.check()?;
@@ -196,17 +197,18 @@ impl Election {
         Ok(())
     }
 
-    /// Returns who leads, as a majority of the masters says; `None` if nobody does. It takes no part in the election.
+    /// Returns the leader according to a majority of the masters; `None` if nobody leads. The call does not affect the
+    /// election.
     ///
     /// # Errors
     ///
-    /// Those of [`Handle::holder`](crate::Handle::holder). [`NoQuorum`](crate::ErrorKind::NoQuorum), too, if too few masters can
-    /// say: those that were restarted may have forgotten a leader.
+    /// Those of [`Handle::holder`](crate::Handle::holder). [`NoQuorum`](crate::ErrorKind::NoQuorum) also if too few masters
+    /// can tell: masters that were restarted may have forgotten a leader.
     pub fn leader(&self) -> Result<Option<Leader>, Error> {
         observer::leader(&self.lock)
     }
 
-    /// Asks the leader to resign, as [`Handle::ask_to_release`](crate::Handle::ask_to_release) does. Its
+    /// Asks the leader to resign, as [`Handle::ask_to_release`](crate::Handle::ask_to_release) does. The leader's
     /// [`leaving`](super::Leadership::leaving) gets the request. Returns true if somebody leads, and false if nobody does.
     ///
     /// # Errors
@@ -216,7 +218,7 @@ impl Election {
         self.lock.ask_to_release(reason)
     }
 
-    /// Observes who leads from now on, without taking part in the election.
+    /// Observes the leader from now on, without taking part in the election.
     ///
     /// # Errors
     ///
@@ -228,7 +230,7 @@ impl Election {
     }
 }
 
-/// The kind and the name, in quotes: for messages.
+/// The kind and the quoted name, for messages.
 impl fmt::Display for Election {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write_with_names(f, "election", std::iter::once(self.name()))

@@ -15,18 +15,19 @@ use crate::error::{Error, ErrorKind};
 use crate::observe;
 use crate::process::Process;
 
-/// The pause of a candidate before it stands again, when the masters could not be reached, and after a short term.
+/// The pause before a candidate stands again, after the masters could not be reached, and after a short term.
 const PAUSE: Duration = Duration::from_secs(1);
 const SHORT_TERM: Duration = Duration::from_secs(1);
 
 impl Election {
     /// Stands for election, leads, and stands again, until `stop` fires: by a message, or when its last sender is dropped.
     ///
-    /// `lead` is called on this thread for each term. It returns when [`leaving`](Leadership::leaving) has its message, or when it wants
-    /// to resign; then the leadership is given back, and the candidate stays away until another one has led, at most for one TTL. A
-    /// panic in `lead` ends the term, and goes on from here.
+    /// `lead` is called on this thread for each term. It returns when [`leaving`](Leadership::leaving) has a message, or to
+    /// resign. Then the leadership is given back, and the candidate stays away until another one has led, for at most one
+    /// TTL. A panic in `lead` ends the term, and propagates to the caller.
     ///
-    /// While no majority of the masters can be reached, or too many of them may have forgotten locks, it goes on trying.
+    /// While no majority of the masters can be reached, or too many of them may have forgotten locks, the candidate keeps
+    /// trying.
     ///
     /// # Errors
     ///
@@ -35,17 +36,19 @@ impl Election {
     pub fn run(&self, stop: &Receiver<()>, mut lead: impl FnMut(&Leadership)) -> Result<(), Error> {
         self.stand(stop, |leadership| {
             lead(&leadership);
-            // As far as the masters can be reached. What was lost, or was not confirmed in time, ends with its TTL.
+            // As far as the masters can be reached. A lock that was lost, or whose release was not confirmed in time, ends
+            // with its TTL.
             let _ = leadership.resign();
         })
     }
 
-    /// Does as [`run`](Self::run), on a thread of its own, until the [`Candidate`] is stopped or dropped. A panic in `lead` ends the
-    /// term, is reported by an event, and the candidate stands again. After a term of less than a second it waits for a second.
+    /// Works like [`run`](Self::run), on a thread of its own, until the [`Candidate`] is stopped or dropped. A panic in
+    /// `lead` ends the term, is reported by an event, and the candidate stands again. After a term of less than one second
+    /// it waits for one second.
     ///
     /// # Errors
     ///
-    /// [`Config`](ErrorKind::Config) for settings with which nobody can stand, and if no thread could be started.
+    /// [`Config`](ErrorKind::Config) if nobody can stand with these settings, or if no thread could be started.
     pub fn start(
         &self,
         mut lead: impl FnMut(&Leadership) + Send + 'static,
@@ -82,7 +85,7 @@ impl Election {
                     let began = clock::now();
                     lead(leadership);
                     *stop.present.lock() = None;
-                    // Where each leader fails at once, they do not take turns as fast as they can.
+                    // If each leader fails at once, the candidates must not take turns as fast as they can.
                     let is_short = clock::now().since(began) < SHORT_TERM;
                     if is_short && stop.fires_within(PAUSE) {
                         return Ok(());
@@ -108,10 +111,10 @@ fn no_thread(error: std::io::Error) -> Error {
 
 /// Tells the present leader to leave when its candidate is told to stop.
 struct Stop {
-    /// Ends then, for all that wait.
+    /// Ends when the candidate is told to stop, for all waits.
     stopped: Receiver<()>,
     present: Arc<Mutex<Option<Sender<Leaving>>>>,
-    /// Its end ends the thread.
+    /// Its drop ends the thread.
     _standing: Sender<()>,
 }
 
@@ -128,7 +131,7 @@ impl Stop {
             }
             drop(stopper);
             if let Some(leave) = theirs.lock().take() {
-                // Full: it is leaving already.
+                // If the channel is full, the leader is leaving already.
                 let _ = leave.try_send(Leaving::Stopped);
             }
         };
@@ -148,27 +151,27 @@ impl Stop {
 /// A candidate with a thread of its own, from [`Election::start`]. It stands for election until it is stopped or dropped.
 #[must_use = "it stops when it is dropped"]
 pub struct Candidate {
-    /// Its end stops the candidate.
+    /// Its drop stops the candidate.
     stop: Option<Sender<()>>,
     ended: Receiver<Result<(), Error>>,
     process: Process,
 }
 
 impl Candidate {
-    /// Tells the candidate to stop, and waits until its last call of `lead` has returned and the leadership is given back. A drop does
-    /// not wait.
+    /// Tells the candidate to stop, and waits until its last call of `lead` has returned and the leadership is given back. A
+    /// drop does not wait.
     ///
     /// # Errors
     ///
-    /// Why the candidate did not go on before, as [`Election::run`] says.
+    /// The error that ended the candidate before this call, as of [`Election::run`].
     pub fn stop(mut self) -> Result<(), Error> {
         self.process.check()?;
         self.stop = None;
         self.ended.recv().unwrap_or(Ok(()))
     }
 
-    /// Returns true if the candidate stands no more, although nobody has stopped it: its client was closed, or the masters reject it.
-    /// An event has told why.
+    /// Returns true if the candidate has ended although nobody has stopped it: its client was closed, or the masters reject
+    /// it. An event has reported the reason.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.process.is_this() && !self.ended.is_empty()
@@ -178,7 +181,7 @@ impl Candidate {
 impl Drop for Candidate {
     fn drop(&mut self) {
         if !self.process.is_this() {
-            // The thread that listens is the parent's, and may hold the channel's lock.
+            // The listening thread is the parent's, and may hold the channel's lock.
             std::mem::forget(self.stop.take());
         }
     }

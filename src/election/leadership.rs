@@ -13,17 +13,17 @@ use crate::guard::Guard;
 use crate::release_request::ReleaseRequest;
 use crate::risk::Risk;
 
-/// Why a leader has to leave, or has left.
+/// The reason why a leader has to leave, or has left.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Leaving {
-    /// The renewals of its term fail: it ends when the time is over that the risk states, unless they recover.
+    /// The renewals of its term fail: the term ends after the time that the risk states, unless they recover.
     AtRisk(Risk),
     /// The term is lost.
     Lost(LossReason),
-    /// Somebody asks the leader to resign. The term goes on until it does.
+    /// Somebody asks the leader to resign. The term continues until it does.
     Asked(ReleaseRequest),
-    /// [`run`](super::Election::run) was told to stop, or the [`Candidate`](super::Candidate) was.
+    /// [`run`](super::Election::run), or the [`Candidate`](super::Candidate), was told to stop.
     Stopped,
 }
 
@@ -38,17 +38,17 @@ impl fmt::Display for Leaving {
     }
 }
 
-/// The most requests to resign that a leader is told in one term.
+/// The most requests to resign that a leader gets in one term.
 const MOST_REQUESTS: usize = 8;
 
-/// A channel that has ended, for a child by fork: the senders of the parent's may be locked there.
+/// A channel that has ended, for a forked child: the senders of the parent's channel may be locked there.
 static ENDED: OnceLock<Receiver<Leaving>> = OnceLock::new();
 
 fn ended() -> &'static Receiver<Leaving> {
     ENDED.get_or_init(|| bounded(1).1)
 }
 
-/// One term of a leader, until it is dropped or its validity ends. Dropping it gives the leadership back, also by a panic.
+/// One term of a leader, until it is dropped or its validity ends. Dropping it, also by a panic, gives the leadership back.
 #[must_use = "the leadership is given back as soon as this is dropped"]
 #[derive(Debug)]
 pub struct Leadership {
@@ -61,7 +61,7 @@ pub struct Leadership {
 impl Leadership {
     pub(super) fn new(guard: Guard, term: FencingToken) -> Self {
         ended();
-        // There is room for one message of each kind, and for all requests.
+        // Room for one message of each kind, and for all requests.
         let (leave, leaving) = bounded(3 + MOST_REQUESTS);
         let (at_risk, lost, asked) = (leave.clone(), leave.clone(), leave.clone());
         let (mut is_told, mut asked_times) = (false, 0);
@@ -80,25 +80,26 @@ impl Leadership {
         Self { guard, term, leaving, leave }
     }
 
-    /// The number of this term: larger than those of all terms before, and a [`FencingToken`] for storages that compare it.
+    /// Returns the number of this term: larger than those of all terms before, and a [`FencingToken`] for storages that
+    /// compare it.
     #[must_use]
     pub const fn term(&self) -> FencingToken {
         self.term
     }
 
-    /// Returns true if the term is certainly not over. It asks the clock, at each call: see [`Guard::remaining`].
+    /// Returns true if the term is certainly not over. Each call reads the clock: see [`Guard::remaining`].
     #[must_use]
     pub fn is_leader(&self) -> bool {
         !self.remaining().is_zero()
     }
 
-    /// The time for which the term certainly lasts, without a further renewal; zero once another candidate may lead.
+    /// Returns the time for which the term certainly lasts without a further renewal; zero once another candidate may lead.
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.guard.remaining()
     }
 
-    /// Makes sure that this candidate still leads.
+    /// Checks that this candidate still leads.
     ///
     /// # Errors
     ///
@@ -107,37 +108,38 @@ impl Leadership {
         self.guard.check()
     }
 
-    /// Gets a message when the leader has to leave: a margin before its term ends, if its renewals fail; when the term is lost;
-    /// when somebody [asks it to resign](super::Election::ask_to_resign); and when [`run`](super::Election::run) is told to stop. Each request
-    /// is told, up to eight of them in a term, and the others once. Unless the term is lost it is still valid then, so that the leader
-    /// can end its work in order.
+    /// Returns the channel that gets a message when the leader has to leave: a margin before its term ends, if its renewals
+    /// fail; when the term is lost; when somebody [asks it to resign](super::Election::ask_to_resign); and when
+    /// [`run`](super::Election::run) is told to stop. Up to eight requests are reported in a term, and each of the others
+    /// once. Unless the term is lost it is still valid at the message, so that the leader can finish its work in order.
     ///
-    /// After the message the renewals go on. If they recover, the term goes on, too, until the leader resigns. To a request it may
-    /// also pay no heed.
+    /// Renewals continue after the message. If they recover, the term continues as well, until the leader resigns. A leader
+    /// may also ignore a request.
     #[must_use]
     pub fn leaving(&self) -> &Receiver<Leaving> {
         if self.guard.is_of_this_process() { &self.leaving } else { ended() }
     }
 
-    /// With that the leader is told to leave.
+    /// Returns the sender that tells the leader to leave.
     pub(super) fn leave(&self) -> Sender<Leaving> {
         self.leave.clone()
     }
 
-    /// The lock that this term is a hold of.
+    /// Returns the guard of the lock that this term holds.
     pub const fn guard(&self) -> &Guard {
         &self.guard
     }
 
-    /// The lock alone, without [`leaving`](Self::leaving): it is held as before.
+    /// Returns the guard alone, without [`leaving`](Self::leaving): the lock is held as before.
     pub fn into_guard(self) -> Guard {
         self.guard
     }
 
-    /// Gives the leadership back, and waits until another candidate can have it, as [`Guard::unlock`] does. The candidates of the same
-    /// [`Election`](super::Election), and of its clones, stay away until another one has led, at most for one TTL.
+    /// Gives the leadership back, and waits until another candidate can have it, as [`Guard::unlock`] does. The candidates
+    /// of the same [`Election`](super::Election), and of its clones, stay away until another one has led, for at most one
+    /// TTL.
     ///
-    /// To drop a `Leadership` does the same, without waiting.
+    /// Dropping a `Leadership` does the same, without waiting.
     ///
     /// # Errors
     ///

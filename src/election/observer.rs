@@ -1,4 +1,4 @@
-//! The present leader, for those who do not stand for election.
+//! The present leader, for observers that do not stand for election.
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -16,9 +16,9 @@ use crate::ident::{Owner, value_of};
 use crate::kinds::Exclusive;
 use crate::process::Process;
 
-/// The time between two questions of an observer to the masters.
+/// The time between two requests of an observer to the masters.
 const LOOKS: Duration = Duration::from_millis(250);
-/// And while nobody leads, for so long: the next leader is there in a moment as a rule.
+/// The time between two requests for a while after the leader is gone: the next leader is usually there in a moment.
 const LOOKS_SOON: Duration = Duration::from_millis(25);
 const SOON: Duration = Duration::from_secs(2);
 /// The most changes that wait to be read. Older ones are dropped.
@@ -32,17 +32,17 @@ pub struct Leader {
     /// The [value](super::Election::value) of the candidate; empty if it has none, or if it is the holder of a plain lock.
     pub value: Vec<u8>,
     /// The number of its term. Larger than those of all leaders before, and no smaller than
-    /// [`Leadership::term`](super::Leadership::term): where several candidates came at one instant, masters may know a
+    /// [`Leadership::term`](super::Leadership::term): if several candidates came at the same instant, masters may know a
     /// larger number. `None` if the holder has no number.
     pub term: Option<FencingToken>,
-    /// The owner of the lock, as [`Guard::owner`](crate::Guard::owner) has it.
+    /// The owner of the lock, as [`Guard::owner`](crate::Guard::owner) returns it.
     pub owner: Owner,
     /// The time after which the term may be over, if it is not renewed.
     pub remaining_ttl: Option<Duration>,
 }
 
 impl Leader {
-    /// The value as text; `None` if it is not valid UTF-8.
+    /// Returns the value as text; `None` if it is not valid UTF-8.
     #[must_use]
     pub fn value_str(&self) -> Option<&str> {
         std::str::from_utf8(&self.value).ok()
@@ -60,7 +60,7 @@ impl fmt::Display for Leader {
     }
 }
 
-/// Returns who has that lock on a majority of the masters.
+/// Returns the owner that has the lock on a majority of the masters.
 pub(super) fn leader(lock: &Handle<Exclusive>) -> Result<Option<Leader>, Error> {
     let report = lock.holder()?;
     match report.state() {
@@ -83,8 +83,9 @@ pub(super) fn leader(lock: &Handle<Exclusive>) -> Result<Option<Leader>, Error> 
     }
 }
 
-/// Returns true if nodes say that another holder came behind that term: one has the lock; or no node that answers names an owner, and
-/// a majority knows a larger number. While attempts are under way, nodes know the numbers of attempts that may all be in vain.
+/// Returns true if the nodes show a later holder than that term. Either another owner has the lock, or no node that answers
+/// names an owner and a majority knows a larger number. While attempts are under way, nodes know the numbers of attempts
+/// that may all fail.
 pub(super) fn has_led_since(lock: &Handle<Exclusive>, term: FencingToken) -> bool {
     let Ok(report) = lock.holder() else { return false };
     let is_later = |token: Option<FencingToken>| token.is_some_and(|token| token > term);
@@ -104,11 +105,11 @@ pub(super) fn has_led_since(lock: &Handle<Exclusive>, term: FencingToken) -> boo
 pub struct Observer {
     changes: Receiver<Option<Leader>>,
     process: Process,
-    /// Its end ends the thread.
+    /// Its drop ends the thread.
     observing: Option<Sender<()>>,
 }
 
-/// A channel that has ended, for a child by fork: the thread is not there.
+/// A channel that has ended, for a forked child, which has no observing thread.
 static ENDED: OnceLock<Receiver<Option<Leader>>> = OnceLock::new();
 
 fn ended() -> &'static Receiver<Option<Leader>> {
@@ -116,12 +117,13 @@ fn ended() -> &'static Receiver<Option<Leader>> {
 }
 
 impl Observer {
-    /// Gets a message for each change of the leader: first for the present one, and `None` when nobody leads. It ends when the client
-    /// is closed.
+    /// Returns the channel that gets a message for each change of the leader: first for the present one, and `None` when
+    /// nobody leads. The channel ends when the client is closed.
     ///
-    /// The masters are asked four times a second. An answer takes one [`node_timeout`](crate::Builder::node_timeout) at most; with the
-    /// default of 200 ms, each term that lasts for a second is told, and the last state within a second. The terms never fall. While
-    /// too few masters can be reached, nothing is told. A reader that is 64 changes behind loses the oldest.
+    /// The masters are asked four times a second. An answer takes at most one
+    /// [`node_timeout`](crate::Builder::node_timeout). With the default of 200 ms, each term that lasts for one second is
+    /// reported, and the last state within one second. The numbers of the terms never fall. While too few masters can be
+    /// reached, nothing is reported. A reader that is 64 changes behind loses the oldest change.
     #[must_use]
     pub fn changes(&self) -> &Receiver<Option<Leader>> {
         if self.process.is_this() { &self.changes } else { ended() }
@@ -131,7 +133,7 @@ impl Observer {
 impl Drop for Observer {
     fn drop(&mut self) {
         if !self.process.is_this() {
-            // The thread that listens is the parent's, and may hold the channel's lock.
+            // The observing thread is the parent's, and may hold the channel's lock.
             std::mem::forget(self.observing.take());
         }
     }
@@ -149,17 +151,17 @@ pub(super) fn start(lock: Handle<Exclusive>, process: Process) -> Result<Observe
     Ok(Observer { changes, process, observing: Some(observing) })
 }
 
-/// The state of an observer: the last change, and where changes go.
+/// The state of an observer: the last change, and the receiver of changes.
 struct Told {
     sender: Sender<Option<Leader>>,
     oldest: Receiver<Option<Leader>>,
-    /// `None`: nothing yet.
+    /// `None`: nothing was sent yet.
     last: Option<Option<Leader>>,
     since: Time,
 }
 
 impl Told {
-    /// The life of the thread: ends with the observer, and with the client.
+    /// Observes until the observer is dropped or the client is closed: the body of the thread.
     fn observe(mut self, lock: &Handle<Exclusive>, observed: &Receiver<()>) {
         loop {
             match leader(lock) {

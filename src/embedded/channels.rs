@@ -1,10 +1,10 @@
-//! Who listens to what is published.
+//! Pub/sub channels of a node: their listeners and undelivered messages.
 
 use std::collections::BTreeMap;
 
 use super::keyspace::Bytes;
 
-/// The channels to which somebody listens, and what was published there and is not delivered yet.
+/// The channels with listeners, and the published messages that are not delivered yet.
 #[derive(Debug, Default)]
 pub(super) struct Channels {
     listeners: BTreeMap<Bytes, usize>,
@@ -32,7 +32,7 @@ impl Channels {
         }
     }
 
-    /// Answers how many will get it.
+    /// Returns the number of connections that will get the message.
     pub(super) fn publish(&mut self, channel: &[u8], text: &[u8]) -> usize {
         let listeners = self.listeners.get(channel).copied().unwrap_or(0);
         if listeners > 0 {

@@ -12,9 +12,9 @@ use super::machine::{Id, Machine, Output};
 use super::reply::Reply;
 use super::request::{self, Malformed};
 
-/// A client that does not read its answers for so long is cut off.
+/// A client that does not read its answers for this long is cut off.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(1);
-/// Answers are written when there is nothing more to do, or when there are so many bytes of them.
+/// Answers are written when no command is left to run, or when this many bytes are unwritten.
 const MOST_UNWRITTEN: usize = 64 << 10;
 const CHUNK: usize = 16 << 10;
 
@@ -25,11 +25,11 @@ pub(super) struct Connection {
     output: Output,
     /// Answers that are not written yet.
     unwritten: Vec<u8>,
-    /// It listens to channels, and may do nothing else.
+    /// The connection listens to channels; other commands are then refused.
     listens: bool,
 }
 
-/// Why a connection ends; there is nobody who would want to know more.
+/// The end of a connection. It carries no reason, as nothing uses one.
 struct Ended;
 
 impl From<io::Error> for Ended {
@@ -39,7 +39,7 @@ impl From<io::Error> for Ended {
 }
 
 impl Connection {
-    /// `None` if the node does not take it, and it is closed.
+    /// Registers the connection. `None` if the node does not take it; it is then closed.
     pub(super) fn accept(machine: &Arc<Machine>, input: TcpStream) -> Option<Self> {
         input.set_nodelay(true).ok()?;
         input.set_write_timeout(Some(WRITE_TIMEOUT)).ok()?;
@@ -49,7 +49,7 @@ impl Connection {
         Some(Self { machine, id, input, output, unwritten: Vec::new(), listens: false })
     }
 
-    /// Until the client leaves or the node ends.
+    /// Serves the client until it leaves or the node ends.
     pub(super) fn run(mut self) {
         let _ended = self.talk();
     }
@@ -64,7 +64,7 @@ impl Connection {
                 if parsed == Ok(None) {
                     break;
                 }
-                // While the node hangs nothing is answered, whatever it is.
+                // A node that hangs answers nothing, not even malformed input.
                 self.machine.wait_while_hung(self.id).ok_or(Ended)?;
                 match parsed {
                     Ok(None) => break,
@@ -145,7 +145,7 @@ impl Connection {
                 let mut bytes = Vec::new();
                 confirmation(name, Reply::bulk(channel), count).write_to(&mut bytes);
                 *listens = count > 0;
-                // Should it fail, so does the next read.
+                // If this write fails, the next read fails too.
                 let _ = output.lock().write_all(&bytes);
             };
             machine.listen(*id, channel, listen, confirm).ok_or(Ended)?;

@@ -1,4 +1,4 @@
-//! Values between Lua and Redis, by the rules of Redis.
+//! Conversion of values between Lua and Redis, by the rules of Redis.
 
 use mlua::{Lua, MultiValue, Table, Value};
 
@@ -6,7 +6,7 @@ use super::keyspace::Bytes;
 use super::number;
 use super::reply::{Answer, Fault, Reply, one_line};
 
-/// How deep the lists of an answer may be nested, and how many elements they may have in all: a
+/// Limits of an answer: the nesting depth of its lists, and the number of its elements in all. A
 /// table can contain itself.
 const DEEPEST: usize = 100;
 const MOST_ELEMENTS: usize = 1_000_000;
@@ -19,7 +19,7 @@ pub(super) fn command(arguments: &MultiValue) -> Result<Vec<Bytes>, Fault> {
 fn word(value: &Value) -> Result<Bytes, Fault> {
     match value {
         Value::String(text) => Ok(text.as_bytes().to_vec()),
-        // Not as Lua writes it: that has 14 digits only.
+        // Lua itself would write 14 digits only.
         Value::Integer(number) => Ok(number::text(*number as f64).into_bytes()),
         Value::Number(number) => Ok(number::text(*number).into_bytes()),
         _ => Err(Fault::of("ERR Lua redis lib command arguments must be strings or integers")),
@@ -32,7 +32,7 @@ pub(super) fn texts(lua: &Lua, words: &[Bytes]) -> mlua::Result<Table> {
     lua.create_sequence_from(words)
 }
 
-/// What `redis.call` answers a script.
+/// The answer of `redis.call` to a script.
 pub(super) fn to_lua(lua: &Lua, reply: &Reply) -> mlua::Result<Value> {
     let field = |name: &str, text: &str| {
         let table = lua.create_table()?;
@@ -56,7 +56,7 @@ pub(super) fn to_lua(lua: &Lua, reply: &Reply) -> mlua::Result<Value> {
     }
 }
 
-/// What a script answers.
+/// The answer of a script.
 pub(super) fn from_lua(value: Value) -> Answer {
     let mut elements_left = MOST_ELEMENTS;
     reply(value, DEEPEST, &mut elements_left)
@@ -77,12 +77,12 @@ fn reply(value: Value, depth: usize, elements_left: &mut usize) -> Answer {
                 list(&table, depth, elements_left)?
             }
         }
-        // False, nil, and what no client could make use of.
+        // False, nil, and Lua types that have no Redis equivalent.
         _ => Reply::Nil,
     })
 }
 
-/// The elements up to the first that is nil.
+/// The elements up to the first nil.
 fn list(table: &Table, depth: usize, elements_left: &mut usize) -> Answer {
     let too_much = Fault::of("ERR reached lua stack limit");
     let depth = depth.checked_sub(1).ok_or_else(|| too_much.clone())?;
@@ -105,7 +105,7 @@ fn text_field(table: &Table, name: &str) -> Option<String> {
     }
 }
 
-/// What an error that nobody has caught says, its class first.
+/// The text of an uncaught error, its class first.
 pub(super) fn error_text(problem: &Value) -> String {
     let text = match problem {
         Value::Table(table) => text_field(table, "err").unwrap_or_else(|| "ERR unknown".to_owned()),

@@ -11,27 +11,27 @@ use super::reply::{Answer, Fault, Reply};
 use super::script::Scripts;
 use super::state::{Identity, State, wrong_arity};
 
-/// What a Redis master does with commands and scripts.
+/// The behaviour of a Redis master for commands and scripts.
 ///
-/// Time is an argument, and nothing here is left to chance: the same calls get the same answers.
+/// Time is an argument and nothing is random: the same calls get the same answers.
 pub(crate) struct Engine {
-    /// Shared with the functions that scripts call; nobody else has it.
+    /// Shared only with the functions that scripts call.
     state: Arc<Mutex<State>>,
     scripts: Result<Scripts, Fault>,
 }
 
-/// A key that lives.
+/// A key that has not expired.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct LiveKey {
     pub(crate) key: Bytes,
     pub(crate) value: Value,
-    /// Since the Unix epoch, by the node's clock; `None`: it has no expiry.
+    /// Time since the Unix epoch, by the node's clock; `None`: no expiry.
     pub(crate) expires_at: Option<Duration>,
 }
 
 impl Engine {
-    /// An empty node. `run_id` is what INFO answers, as the replication id too: forty hexadecimal
-    /// digits.
+    /// Creates an empty node. INFO answers `run_id` also as the replication id; it has forty
+    /// hexadecimal digits.
     pub(crate) fn new(run_id: &str) -> Self {
         let state = Arc::new(Mutex::new(State::default()));
         state.lock().identity = Identity::new(run_id);
@@ -39,8 +39,8 @@ impl Engine {
         Self { state, scripts }
     }
 
-    /// Runs one command, a name and its arguments, at `now`: the node's wall clock, since the Unix
-    /// epoch.
+    /// Runs one command, a name and its arguments, at `now`: the time of the node's wall clock since
+    /// the Unix epoch.
     pub(crate) fn call(&mut self, command: &[Bytes], now: Duration) -> Reply {
         self.answer(command, now).unwrap_or_else(Reply::from)
     }
@@ -59,23 +59,23 @@ impl Engine {
         }
     }
 
-    /// From now on one more connection listens to `channel`, which PUBLISH counts.
+    /// Adds one listener of `channel`, as PUBLISH counts them.
     pub(crate) fn subscribe(&mut self, channel: &[u8]) {
         self.state.lock().channels.subscribe(channel);
     }
 
-    /// One connection less listens to `channel`.
+    /// Removes one listener of `channel`.
     pub(crate) fn unsubscribe(&mut self, channel: &[u8]) {
         self.state.lock().channels.unsubscribe(channel);
     }
 
-    /// What was published since this was asked last, on channels to which somebody listens.
+    /// Returns the messages since the last call, on channels with at least one listener.
     pub(crate) fn take_published(&mut self) -> Vec<Message> {
         self.state.lock().channels.take_published()
     }
 
-    /// The process starts anew: with its data, as from an append-only file, or without. Scripts are
-    /// forgotten in any case.
+    /// Restarts the process: with its data, as from an append-only file, or without. It forgets its
+    /// scripts in both cases.
     pub(crate) fn restart(&mut self, run_id: &str, keep_data: bool) {
         let mut state = self.state.lock();
         state.identity = Identity::new(run_id);
@@ -89,14 +89,14 @@ impl Engine {
         }
     }
 
-    /// It was a replica for a moment, and is a master again, in the same run.
+    /// Makes the node a replica for a moment and then a master again, within the same run.
     #[cfg(test)]
     pub(crate) fn promote(&mut self, repl_id: &str) {
         let [present, before] = &mut self.state.lock().identity.repl_ids;
         *before = std::mem::replace(present, repl_id.to_owned());
     }
 
-    /// All keys that live at `now`, in the order of their bytes.
+    /// All keys that have not expired at `now`, in the order of their bytes.
     pub(crate) fn keys(&mut self, now: Duration) -> Vec<LiveKey> {
         self.set_time(now);
         let live = |(key, entry): (&Bytes, &Entry)| LiveKey {
@@ -109,7 +109,7 @@ impl Engine {
         self.state.lock().keyspace.entries().map(live).collect()
     }
 
-    /// From now on the node is out of memory, or is not any more.
+    /// Sets whether the node is out of memory from now on.
     #[cfg(test)]
     pub(crate) fn set_full(&mut self, full: bool) {
         self.state.lock().full = full;

@@ -1,4 +1,4 @@
-//! What the engine does at a time of our choice. What servers do is compared in `tests/embedded`.
+//! The engine at times that the tests choose. `tests/embedded` compares it with real servers.
 
 use std::time::Duration;
 
@@ -51,7 +51,7 @@ fn pcall_answers_as_many_results_as_there_are() {
     }
 }
 
-/// What is set or deleted between the steps of a scan makes it neither miss nor repeat another key.
+/// Keys that are set or deleted between the steps of a scan make it neither miss nor repeat another key.
 #[test]
 fn a_scan_tells_each_key_once_that_is_there_all_the_time() {
     let mut engine = engine();
@@ -87,7 +87,7 @@ fn keys_end_by_the_time_of_the_call() {
     assert_eq!(engine.keys(NOW + ms(100)).len(), 1);
     assert_eq!(at(&mut engine, NOW + ms(101), &["GET", "k"]), Reply::Nil);
     assert_eq!(engine.keys(NOW + ms(101)), []);
-    // What has ended does not come back with the clock.
+    // An expired key does not come back when the clock goes back.
     assert_eq!(run(&mut engine, &["GET", "k"]), Reply::Nil);
 }
 
@@ -150,7 +150,7 @@ fn time_stands_still_in_a_script() {
     assert_eq!(eval(&mut engine, script), Reply::List(vec![Reply::Int(0), bulk("v")]));
 }
 
-/// Lua writes numbers with 14 digits, and `redis.call` must not.
+/// Lua writes numbers with 14 digits; `redis.call` must keep all digits.
 #[test]
 fn large_numbers_lose_their_digits_as_text_only() {
     let mut engine = engine();
@@ -166,7 +166,7 @@ fn large_numbers_lose_their_digits_as_text_only() {
             bulk("1.2345678901234e+14"),
         ])
     );
-    // Beyond 2^53 neighbours become one.
+    // Beyond 2^53, neighbouring integers become the same number.
     assert_eq!(eval(&mut engine, "return 9007199254740993"), Reply::Int(9_007_199_254_740_992));
     assert_eq!(
         eval(&mut engine, "return redis.call('INCRBY', 'n', 9007199254740993)"),
@@ -182,7 +182,7 @@ fn a_script_that_fails_keeps_what_it_wrote() {
     assert_eq!(run(&mut engine, &["GET", "k"]), bulk("v"));
 }
 
-/// As a server does it with `maxmemory`, without eviction.
+/// A server with `maxmemory` and without eviction does the same.
 #[test]
 fn out_of_memory_nothing_may_grow_unless_the_script_has_written_before() {
     let mut engine = engine();

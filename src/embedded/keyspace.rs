@@ -1,4 +1,4 @@
-//! The data of one node: keys, their values, and when they end.
+//! The data of one node: keys, their values and their expiry times.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -11,7 +11,7 @@ pub(crate) type Set = BTreeSet<Bytes>;
 pub(crate) type SortedSet = BTreeMap<Bytes, f64>;
 pub(crate) type List = VecDeque<Bytes>;
 
-/// What a key holds.
+/// The value of a key.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Value {
     Text(Bytes),
@@ -24,16 +24,16 @@ pub(crate) enum Value {
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) value: Value,
-    /// In milliseconds of the node's clock; `None`: never.
+    /// In milliseconds of the node's clock; `None`: no expiry.
     pub(super) expires_at: Option<i64>,
 }
 
-/// The keys that live now. Time stands still while a command or a script runs.
+/// The keys that have not expired. Its time stands still while a command or a script runs.
 #[derive(Debug, Default)]
 pub(super) struct Keyspace {
     entries: BTreeMap<Bytes, Entry>,
     now: Duration,
-    /// No key ends before this.
+    /// No key expires before this time, in milliseconds of the node's clock.
     next_expiry: Option<i64>,
 }
 
@@ -85,7 +85,7 @@ kind!(SortedSet);
 kind!(List);
 
 impl Keyspace {
-    /// Lets time pass, or jump: it may also go back.
+    /// Sets the node's time, which may also jump or go back.
     pub(super) fn set_time(&mut self, now: Duration) {
         self.now = now;
         let now_ms = self.now_ms();
@@ -129,7 +129,7 @@ impl Keyspace {
         self.expire(key, expires_at);
     }
 
-    /// Changes when a key ends; one that has ended by that is removed.
+    /// Changes the expiry of a key. A key whose new expiry is not in the future is removed.
     pub(super) fn expire(&mut self, key: &[u8], at: Option<i64>) {
         if at.is_some_and(|at| at <= self.now_ms()) {
             self.entries.remove(key);
@@ -149,7 +149,7 @@ impl Keyspace {
         }
     }
 
-    /// What is at `key`, if anything, as a `T`.
+    /// The value at `key`, if there is one, as a `T`.
     pub(super) fn read<T: Kind>(&self, key: &[u8]) -> Result<Option<&T>, Fault> {
         match self.entries.get(key) {
             None => Ok(None),
@@ -157,7 +157,7 @@ impl Keyspace {
         }
     }
 
-    /// Changes the `T` at `key`: an empty one, if there is none. One that is empty afterwards goes.
+    /// Changes the `T` at `key`, or an empty one if there is none. A value that is empty afterwards is removed.
     pub(super) fn change<T: Kind, R>(
         &mut self,
         key: &[u8],

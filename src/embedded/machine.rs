@@ -1,5 +1,5 @@
-//! What a node is to its threads and to its handle: the engine, a clock that can be moved, and
-//! whether it is up.
+//! One node as its threads and its handle see it: the engine, a movable clock, and the phase
+//! (up, hung, killed or gone).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -15,18 +15,18 @@ use super::reply::Reply;
 use crate::clock;
 use crate::random::random_afresh;
 
-/// The most connections a node has at a time.
+/// Most connections that a node has at a time.
 const MOST_CONNECTIONS: usize = 1_000;
 
-/// The side of a connection that is written to: by its own thread, and by those that publish.
+/// The write half of a connection. Its own thread writes to it, and threads that publish do too.
 pub(super) type Output = Arc<Mutex<TcpStream>>;
 
-/// Which connection of a node.
+/// The number of a connection of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Id(u64);
 
 impl Id {
-    /// As `CLIENT ID` answers it.
+    /// The number that `CLIENT ID` answers.
     pub(super) const fn number(self) -> u64 {
         self.0
     }
@@ -35,11 +35,11 @@ impl Id {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Up,
-    /// As a process that was stopped: what comes is kept, and nothing answers.
+    /// Like a stopped process: received bytes are kept, and nothing answers.
     Hung,
-    /// As a process that is not there.
+    /// Like a process that does not run.
     Killed,
-    /// The handle was dropped, and all threads end.
+    /// The handle was dropped, and all threads are to end.
     Gone,
 }
 
@@ -56,7 +56,7 @@ struct Inner {
     next_id: u64,
 }
 
-/// What the node's clock is apart from the machine's.
+/// The offset of the node's clock from the machine's clock.
 #[derive(Default)]
 struct Clock {
     forward: Duration,
@@ -64,7 +64,7 @@ struct Clock {
 }
 
 struct Connection {
-    /// To end it with.
+    /// Used to end the connection.
     stream: TcpStream,
     output: Output,
     channels: BTreeSet<Bytes>,
@@ -77,7 +77,7 @@ impl Clock {
 }
 
 impl Inner {
-    /// Closes all connections, as the end of a process does.
+    /// Closes all connections, as at the end of a process.
     fn disconnect(&mut self) {
         for connection in std::mem::take(&mut self.connections).into_values() {
             // It may be closed already.
@@ -102,7 +102,7 @@ impl Inner {
         reply
     }
 
-    /// Answers how many channels the connection listens to then.
+    /// Changes a subscription, and returns the number of channels that the connection then listens to.
     fn listen(&mut self, id: Id, channel: &[u8], listen: bool) -> Option<usize> {
         let channels = &mut self.connections.get_mut(&id)?.channels;
         if listen {
@@ -124,7 +124,7 @@ impl Inner {
                 if connection.channels.contains(&message.channel)
                     && connection.output.lock().write_all(&bytes).is_err()
                 {
-                    // Who does not read in time is cut off; its own thread forgets it.
+                    // A client that does not read in time is cut off; the connection's own thread removes it.
                     let _ = connection.stream.shutdown(Shutdown::Both);
                 }
             }
@@ -221,7 +221,7 @@ impl Machine {
         clock.back = clock.back.saturating_add(by);
     }
 
-    /// Takes a connection in; `None` if the node is not there, or has too many.
+    /// Registers a connection. `None` if the node does not run or has too many connections.
     pub(super) fn connect(&self, stream: TcpStream, output: Output) -> Option<Id> {
         self.inner.lock().connect(stream, output)
     }
@@ -230,8 +230,8 @@ impl Machine {
         self.inner.lock().remove(id);
     }
 
-    /// Ends another connection, so that nothing runs any more that came over it. Whether it was there;
-    /// `None` once the connection that wants it has ended.
+    /// Ends another connection, so that no command sent over it runs any more. Returns true if it existed;
+    /// `None` once the calling connection has ended.
     pub(super) fn end_other(&self, id: Id, other: u64) -> Option<bool> {
         let mut inner = self.turn(id)?;
         let ended = inner.connections.get(&Id(other)).filter(|_| other != id.0);
@@ -244,7 +244,7 @@ impl Machine {
         Some(stream.is_some())
     }
 
-    /// Waits until the node can run something for this connection; `None` once that has ended.
+    /// Waits until the node can run a command of this connection; `None` once the connection has ended.
     fn turn(&self, id: Id) -> Option<MutexGuard<'_, Inner>> {
         let mut inner = self.inner.lock();
         while inner.phase == Phase::Hung && inner.connections.contains_key(&id) {
@@ -253,18 +253,18 @@ impl Machine {
         inner.connections.contains_key(&id).then_some(inner)
     }
 
-    /// `None` once the connection has ended.
+    /// Waits until the node no longer hangs; `None` once the connection has ended.
     pub(super) fn wait_while_hung(&self, id: Id) -> Option<()> {
         self.turn(id).map(drop)
     }
 
-    /// Runs a command of a connection; `None` once that has ended.
+    /// Runs a command of a connection; `None` once the connection has ended.
     pub(super) fn run(&self, id: Id, words: &[Bytes]) -> Option<Reply> {
         Some(self.turn(id)?.run(words))
     }
 
-    /// Subscribes a connection to `channel`, or the other way around, and calls `confirm` with how
-    /// many channels it listens to then: before any message is delivered.
+    /// Subscribes a connection to `channel`, or unsubscribes it. Then calls `confirm` with the number of
+    /// channels that the connection listens to, before any message is delivered.
     pub(super) fn listen(
         &self,
         id: Id,

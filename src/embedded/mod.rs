@@ -1,13 +1,13 @@
 //! Nodes in the process itself, for unit tests: no server to install, and none to start.
 //!
-//! With the feature `embedded`. An embedded node runs the same scripts as a Redis master, in the Lua
-//! that Redis has, and clients reach it as they reach a master: by a URL, over a connection. So a
+//! Needs the feature `embedded`. An embedded node runs the same scripts as a Redis master, in the
+//! same Lua version. Clients reach it as they reach a master: by a URL, over a connection. So a
 //! test runs the very code that ships. The nodes can be killed, hung and restarted, and their clocks
 //! can be moved.
 //!
-//! **Not for production.** The nodes live and die with the process, so they lock nothing against any
-//! other one. They know the commands that locks need, and no others; these are compared with a real
-//! `redis-server`, on random commands and scripts, by the tests of this crate.
+//! **Not for production.** The nodes live and die with the process, so they lock nothing against
+//! other processes. They know only the commands that locks need. The tests of this crate compare
+//! these with a real `redis-server`, on random commands and scripts.
 //!
 //! ```toml
 //! [dev-dependencies]
@@ -65,13 +65,13 @@ pub(crate) use reply::Reply;
 
 use crate::error::Error;
 
-/// Nobody needs more, and each has some threads.
+/// Most nodes that can be started at once. No test needs more, and each node has several threads.
 const MOST_NODES: usize = 32;
 
-/// Several embedded nodes that know nothing of one another: what a quorum is taken over.
+/// Several independent embedded nodes, over which a quorum is taken.
 ///
-/// Otherwise a slice of them: `nodes[0].kill()`, `nodes.len()`, `nodes.get(7)`. Cheap to clone; the
-/// nodes and their threads end with the last clone, and with the client of
+/// Dereferences to a slice of nodes: `nodes[0].kill()`, `nodes.len()`, `nodes.get(7)`. Cheap to
+/// clone. The nodes and their threads end with the last clone and with the client of
 /// [`Quorlock::embedded`](crate::Quorlock::embedded).
 ///
 /// # Examples
@@ -101,13 +101,13 @@ const MOST_NODES: usize = 32;
 pub struct Nodes(Arc<[Node]>);
 
 impl Nodes {
-    /// Starts `n` empty nodes, 1 to 32 of them, each on a free port of 127.0.0.1. They can be
-    /// reached at once.
+    /// Starts `n` empty nodes, 1 to 32 of them, each on a free port of 127.0.0.1. They accept
+    /// connections at once.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Config`](crate::ErrorKind::Config) if there are too few or too many of them, or
-    /// if there is no port or no thread to be had.
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) if `n` is out of this range, or if a node gets
+    /// no port or no thread.
     pub fn start(n: usize) -> Result<Self, Error> {
         if !(1..=MOST_NODES).contains(&n) {
             return Err(Error::config(format!(

@@ -11,7 +11,7 @@ use super::connection::Connection;
 use super::machine::Machine;
 use crate::clock;
 
-/// One embedded node, from [`Nodes`](super::Nodes): something like a Redis master that can be
+/// One embedded node, from [`Nodes`](super::Nodes). It behaves like a Redis master that can be
 /// killed, hung and restarted.
 ///
 /// # Examples
@@ -46,27 +46,27 @@ impl Node {
         Ok(Self { machine, address, listener: Some(thread) })
     }
 
-    /// `redis://127.0.0.1:PORT`, the same for the node's whole life.
+    /// Returns `redis://127.0.0.1:PORT`, which stays the same for the node's whole life.
     #[must_use]
     pub fn url(&self) -> String {
         format!("redis://{}", self.address)
     }
 
-    /// Ends the node as a power cut would: connections are closed, new ones too, as soon as they are
-    /// made, and what it had received but not run is gone. Its data stays for
+    /// Ends the node as a power cut would. It closes its connections, and each new one at once.
+    /// Commands that it has received but not run are lost. Its data stays for
     /// [`restart`](Self::restart).
     pub fn kill(&self) {
         self.machine.kill();
     }
 
-    /// Brings the node back with its data, as a server that writes each change to disk; kills it
-    /// first if it is up.
+    /// Brings the node back with its data, like a server that writes each change to disk. A node that
+    /// is up is killed first.
     pub fn restart(&self) {
         self.machine.restart(true);
     }
 
-    /// Brings the node back without its data, as a server that writes nothing to disk; kills it
-    /// first if it is up. It has forgotten the locks that it granted.
+    /// Brings the node back without its data, like a server that writes nothing to disk. A node that
+    /// is up is killed first. The node has forgotten the locks that it granted.
     pub fn restart_empty(&self) {
         self.machine.restart(false);
     }
@@ -76,20 +76,20 @@ impl Node {
         self.machine.flush();
     }
 
-    /// Stops the node where it is: connections open and stay open, and nothing answers. Does nothing
-    /// to a node that is killed.
+    /// Suspends the node: connections open and stay open, and nothing answers. Has no effect on a
+    /// killed node.
     pub fn hang(&self) {
         self.machine.hang();
     }
 
-    /// Lets a node go on that hangs. What it has received meanwhile runs now, also from clients that
-    /// have given up since: of each connection in its order, but others may come in between, as on a
-    /// server.
+    /// Lets a hung node continue. Commands that it received meanwhile run now, also those of clients
+    /// that have given up since. Commands of one connection run in their order; those of others may
+    /// come in between, as on a server.
     pub fn resume(&self) {
         self.machine.resume();
     }
 
-    /// Sets the node's clock forward: keys end earlier, those that are there already, too.
+    /// Sets the node's clock forward: keys expire earlier, existing keys included.
     pub fn move_clock_forward(&self, by: Duration) {
         self.machine.move_clock_forward(by);
     }
@@ -99,9 +99,9 @@ impl Node {
         self.machine.move_clock_back(by);
     }
 
-    /// The keys that the node holds now, sorted: of locks, the key prefix and the name; and those
-    /// with braces, which are quorlock's own and outlive the locks. Asks the node itself, in
-    /// whatever state it is.
+    /// Returns the keys that the node holds now, sorted. A lock's key is the key prefix and the name.
+    /// Keys with braces are quorlock's own and outlive the locks. Reads the node's memory directly, so
+    /// this works in any state of the node.
     #[must_use]
     pub fn keys(&self) -> Vec<Vec<u8>> {
         self.machine.keys()
@@ -117,8 +117,8 @@ impl fmt::Debug for Node {
 impl Drop for Node {
     fn drop(&mut self) {
         self.machine.end();
-        // The thread is woken by a connection. Without one it would be waited for in vain, and it
-        // ends with the next one that somebody makes.
+        // A connection wakes the listening thread. If none can be made, joining the thread could block
+        // for ever. The thread then ends at the next connection from elsewhere.
         let woken = TcpStream::connect(self.address).is_ok();
         if let Some(thread) = self.listener.take().filter(|_| woken) {
             let _ = thread.join();
@@ -134,7 +134,7 @@ struct Listening {
 
 impl Listening {
     fn run(self) {
-        /// After a connection that could not be taken, for want of file descriptors as a rule.
+        /// Pause after a failed accept, which is mostly due to a lack of file descriptors.
         const PAUSE: Duration = Duration::from_millis(10);
         let mut threads: Vec<JoinHandle<()>> = Vec::new();
         for stream in self.listener.incoming() {
@@ -143,7 +143,7 @@ impl Listening {
             }
             threads.retain(|thread| !thread.is_finished());
             match stream {
-                // One that is not taken is closed here.
+                // A connection that is not accepted is closed by dropping it.
                 Ok(stream) => threads.extend(self.accept(stream)),
                 Err(_) => clock::sleep(PAUSE),
             }

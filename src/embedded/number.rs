@@ -2,20 +2,20 @@
 
 use super::reply::Fault;
 
-/// An integer the way Redis takes it: no sign but a minus, no spaces, no zeros in front.
+/// Reads an integer as Redis does: no sign but a minus, no spaces, no leading zeros.
 pub(super) fn integer(text: &[u8]) -> Result<i64, Fault> {
     let number = std::str::from_utf8(text).ok().and_then(|text| text.parse::<i64>().ok());
     let number = number.filter(|number| number.to_string().as_bytes() == text);
     number.ok_or(Fault::NOT_AN_INTEGER)
 }
 
-/// A floating point number, infinities included.
+/// Reads a floating point number, infinities included.
 pub(super) fn float(text: &[u8]) -> Result<f64, Fault> {
     let number = std::str::from_utf8(text).ok().and_then(|text| text.parse::<f64>().ok());
     number.filter(|number| !number.is_nan()).ok_or(Fault::NOT_A_FLOAT)
 }
 
-/// `%.17g` of the C library: how Redis 7.0 writes numbers that Lua passes to it, and scores.
+/// Formats a number as `%.17g` of the C library: Redis 7.0 does so for scores and for numbers that Lua passes to it.
 pub(super) fn text(number: f64) -> String {
     const DIGITS: i32 = 17;
     if number.is_nan() {
@@ -41,10 +41,10 @@ fn without_zeros(decimal: &str) -> &str {
     decimal.trim_end_matches('0').trim_end_matches('.')
 }
 
-/// A floating point number as an integer reply: what is behind the point is cut off. What does not
-/// fit is what the conversion of x86 makes of it.
+/// A floating point number as an integer reply: decimals are cut off. A number out of range becomes
+/// `i64::MIN`, as x86 converts it.
 pub(super) fn truncated(number: f64) -> i64 {
-    // As a float, `i64::MAX` is the first number that is too large.
+    // As a float, `i64::MAX` rounds up to the first number that is too large.
     if (i64::MIN as f64..i64::MAX as f64).contains(&number) { number as i64 } else { i64::MIN }
 }
 

@@ -1,8 +1,8 @@
-//! What a node answers, and how that is written.
+//! The answers of a node, and their wire format.
 
 use std::borrow::Cow;
 
-/// The answer to one command, as RESP2 knows it.
+/// The answer to one command, in the types of RESP2.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Reply {
     Int(i64),
@@ -18,7 +18,7 @@ pub(crate) enum Reply {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fault(Cow<'static, str>);
 
-/// What a command comes to.
+/// The result of a command.
 pub(super) type Answer = Result<Reply, Fault>;
 
 impl Fault {
@@ -54,7 +54,7 @@ impl Reply {
         Self::Int(i64::from(yes))
     }
 
-    /// Appends the answer as it goes over the wire, in RESP2.
+    /// Appends the answer in the wire format of RESP2.
     pub(super) fn write_to(&self, buffer: &mut Vec<u8>) {
         match self {
             Self::Int(number) => line(buffer, ':', number),
@@ -73,7 +73,7 @@ impl Reply {
         }
     }
 
-    /// A number of things that are in memory.
+    /// An integer reply for a number of things in memory.
     pub(super) fn count(number: usize) -> Self {
         Self::Int(i64::try_from(number).unwrap_or(i64::MAX))
     }
@@ -95,7 +95,7 @@ fn line(buffer: &mut Vec<u8>, sign: char, what: impl std::fmt::Display) {
     buffer.extend_from_slice(format!("{sign}{what}\r\n").as_bytes());
 }
 
-/// Statuses and errors end with their line; and they are strings of C, so zero bytes end them, too.
+/// Makes a text fit for a status or an error, which ends with its line. It is also a C string, so a zero byte ends it.
 pub(super) fn one_line(text: &str) -> String {
     text.split('\0').next().unwrap_or_default().replace(['\r', '\n'], " ")
 }

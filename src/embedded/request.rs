@@ -1,4 +1,4 @@
-//! Commands as they come over the wire: arrays of bulk strings, several in a row.
+//! Commands in their wire format: arrays of bulk strings, several in a row.
 
 use super::keyspace::Bytes;
 
@@ -7,11 +7,11 @@ const MOST_BYTES: usize = 16 << 20;
 /// A sign, a number and the end of the line.
 const LONGEST_LINE: usize = 32;
 
-/// What comes is no command, or too large a one; what follows cannot be understood.
+/// The input is no command, or too large. The bytes after it cannot be parsed.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Malformed;
 
-/// The first command in `bytes` and its length there; `None` if it is not complete.
+/// The first command in `bytes` and its length in bytes; `None` if the command is not complete.
 pub(super) fn parse(bytes: &[u8]) -> Result<Option<(Vec<Bytes>, usize)>, Malformed> {
     let mut reader = Reader { bytes, at: 0 };
     let Some(count) = reader.number(b'*', MOST_WORDS)? else { return Ok(None) };

@@ -1,4 +1,4 @@
-//! Scripts: Lua 5.1 in a sandbox, with the node's commands in reach.
+//! Scripts: Lua 5.1 in a sandbox that can call the node's commands.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,25 +16,25 @@ use super::state::State;
 
 const SANDBOX: &str = include_str!("sandbox.lua");
 
-/// How long a script may run, in steps of the interpreter: about a second.
+/// Time limit of a script in interpreter steps: about one second.
 const LONGEST_RUN: u64 = 50_000_000;
-/// How often that is looked at.
+/// Interpreter steps between two checks of this limit.
 const STRIDE: u32 = 10_000;
-/// What all of a node's scripts may use together.
+/// Memory limit of all scripts of a node together, in bytes.
 const MEMORY: usize = 64 << 20;
-/// So many scripts are remembered; beyond that, all are forgotten, as after SCRIPT FLUSH.
+/// Number of scripts that are remembered. One more makes the node forget all others, as after SCRIPT FLUSH.
 const MOST_SCRIPTS: usize = 1_000;
 
 /// The interpreter of one node, and the scripts that it remembers.
 pub(super) struct Scripts {
     lua: Lua,
     environment: Table,
-    /// Where scripts find KEYS and ARGV.
+    /// The table in which scripts find KEYS and ARGV.
     globals: Table,
     run: Function,
     steps_left: Arc<AtomicU64>,
     known: HashMap<String, Function>,
-    /// The hashes of texts that were run: clients send the text of a script again and again.
+    /// The hashes of script texts that were run: clients send the same text again and again.
     hashes: HashMap<Bytes, String>,
 }
 
@@ -62,7 +62,7 @@ impl Scripts {
         let state = state.clone();
         let call = lua.create_function(move |lua, words: MultiValue| {
             let answer = convert::command(&words).and_then(|words| {
-                // Not held while anything of Lua runs.
+                // The state is not locked while Lua code runs.
                 state.lock().call_from_script(&words)
             });
             let reply = answer.unwrap_or_else(Reply::from);
@@ -107,7 +107,7 @@ impl Scripts {
         self.run(&sha, &words[1..])
     }
 
-    /// Compiles the script and answers its hash.
+    /// Compiles the script and returns its hash.
     pub(super) fn load(&mut self, source: &[u8]) -> Result<String, Fault> {
         let sha = sha1_smol::Sha1::from(source).hexdigest();
         if !self.known.contains_key(&sha) {
@@ -148,7 +148,7 @@ impl Scripts {
             .ok_or(Fault::of("NOSCRIPT No matching script. Please use EVAL."))?;
         let (keys, arguments) = words.split_at(keys);
         let outcome = self.call(script, keys, arguments);
-        // Nothing of what one script left over counts against the next.
+        // Garbage of one script must not count against the memory of the next.
         if self.lua.used_memory() > MEMORY / 2 {
             let _ = self.lua.gc_collect();
         }

@@ -1,33 +1,33 @@
-//! What commands work on, and what a command is.
+//! The state that commands work on, and the type of a command.
 
 use super::channels::Channels;
 use super::keyspace::{Bytes, Keyspace};
 use super::reply::{Answer, Fault};
 
-/// What commands work on.
+/// The state that commands work on.
 #[derive(Debug, Default)]
 pub(super) struct State {
     pub(super) keyspace: Keyspace,
     pub(super) identity: Identity,
     pub(super) channels: Channels,
-    /// The node is out of memory.
+    /// True if the node is out of memory.
     #[cfg(test)]
     pub(super) full: bool,
-    /// The present script has written something, after which a server lets it go on.
+    /// True once the present script has written. A server then no longer stops it for lack of memory.
     #[cfg(test)]
     pub(super) wrote: bool,
 }
 
-/// Which run of which node this is.
+/// The identity of a node and of its present run.
 #[derive(Debug, Default)]
 pub(super) struct Identity {
     /// Forty hexadecimal digits, new at each start.
     pub(super) run_id: String,
-    /// Its present replication id, and the one before its promotion.
+    /// The present replication id, and the one before the promotion.
     pub(super) repl_ids: [String; 2],
-    /// When it started, in seconds of its clock; `None` before the first command.
+    /// Start time, in seconds of the node's clock; `None` before the first command.
     pub(super) started: Option<u64>,
-    /// How often it was emptied since.
+    /// Number of flushes since the start.
     pub(super) flushes: u64,
 }
 
@@ -38,12 +38,12 @@ impl Identity {
     }
 }
 
-/// One command: what it is called, how many words it takes, and what it does.
+/// One command: its name, its number of words and its function.
 pub(super) struct Command {
     pub(super) name: &'static str,
-    /// With the name. Negative: at least so many.
+    /// Number of words, the name included. A negative one is a minimum.
     words: i8,
-    /// Gets the words behind the name.
+    /// Gets the words after the name.
     pub(super) run: fn(&mut State, &[Bytes]) -> Answer,
 }
 

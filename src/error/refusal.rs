@@ -1,4 +1,4 @@
-//! The errors of calls that got no lock, or too few answers, in words.
+//! The errors of calls that got no lock or too few answers, in words.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::core::base::{Time, exact, majority, rounded};
 use crate::ident::{self, Names, fence_key};
 use crate::terms::{ADMIT, FIRST_SECONDS, KEY_PREFIX, MAX_TTL, NO_QUARANTINE};
 
-/// The facts of a client that its errors name.
+/// The facts about a client that its errors name.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Refusals {
     pub(crate) nodes: usize,
@@ -20,24 +20,24 @@ pub(crate) struct Refusals {
 
 /// The knowledge of a client at the end of a call that got no lock.
 pub(crate) trait Known {
-    /// Returns how long ahead that time is.
+    /// Returns the time left until `time`.
     fn left_until(&self, time: Time) -> Duration;
 
-    /// Returns when the nodes that do not grant locks now will.
+    /// Returns the time at which the nodes that grant no locks now will grant them.
     fn ready(&self) -> Ready;
 
     /// Returns the faults of the nodes in the last attempt of the call.
     fn faults(&self) -> Vec<NodeFault>;
 
-    /// Returns the faults for whose sake no lock may be taken from any node.
+    /// Returns the faults because of which no lock may be taken from any node.
     fn conflict(&self) -> Vec<NodeFault>;
 }
 
-/// The time at which nodes grant locks that do not now.
+/// The time at which the nodes that grant no locks now will grant them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ready {
     pub(crate) within: Duration,
-    /// A quarantine has to end before.
+    /// True if a quarantine has to end first.
     pub(crate) in_quarantine: bool,
 }
 
@@ -117,7 +117,7 @@ impl Refusals {
         Error::new(kind, message).with_faults(faults)
     }
 
-    /// The error of a caller that asked the nodes `what` is so, where too few have answered.
+    /// The error of a caller that asked the nodes about `what` and got too few answers.
     pub(crate) fn unheard(self, what: impl fmt::Display, faults: Vec<NodeFault>) -> Error {
         let rejecting = faults.iter().filter(|fault| fault.is_for_good()).count();
         let (kind, message) = match self.nodes - rejecting < majority(self.nodes) {
@@ -134,7 +134,7 @@ impl Refusals {
         Error::new(kind, message).with_faults(faults)
     }
 
-    /// Why no lock is granted although the nodes answer, how long that lasts, and what ends it.
+    /// Explains why no lock is granted although the nodes answer, how long that lasts, and what ends it.
     pub(crate) fn not_admitted(self, ready: Ready) -> String {
         let (nodes, are) = match (self.nodes, self.falls_back) {
             (1, _) => ("the node", "is"),
@@ -183,7 +183,7 @@ impl Refusals {
         format!("no quorum for {names}: {} must answer{but}", self.so_many())
     }
 
-    /// A majority of the nodes.
+    /// The majority of the nodes, in words.
     fn so_many(self) -> String {
         match self.nodes {
             1 => "the one node".to_owned(),
@@ -219,7 +219,7 @@ fn no_number(names: &Names) -> String {
     )
 }
 
-/// Names the one that it is, or those of which it is one.
+/// Names the key, or all keys if it may be any of several.
 fn one_of(keys: impl Iterator<Item = Vec<u8>>) -> String {
     let keys: Vec<_> = keys.map(|key| format!("\"{}\"", ident::text(&key))).collect();
     match keys.as_slice() {

@@ -1,4 +1,4 @@
-//! The properties, tried with what is nearly right, and with anything. The fuzzer goes on from there.
+//! The properties, tried with nearly correct input, and with any input. The fuzzer starts from these.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -6,7 +6,7 @@ use proptest::sample::select;
 
 use super::*;
 
-/// As it stands, or with one byte changed, or cut off.
+/// The bytes unchanged, or with one byte changed, or cut off.
 fn damaged(bytes: impl Strategy<Value = Vec<u8>>) -> impl Strategy<Value = Vec<u8>> {
     (bytes, 0..4, any::<prop::sample::Index>(), any::<u8>()).prop_map(
         |(mut bytes, how, at, byte)| {
@@ -20,7 +20,7 @@ fn damaged(bytes: impl Strategy<Value = Vec<u8>>) -> impl Strategy<Value = Vec<u
     )
 }
 
-/// A length or a number, as often as not one on which programs stumble.
+/// A length or a number, often one at which programs fail.
 fn number() -> impl Strategy<Value = String> {
     let edges = [
         "0",
@@ -64,7 +64,7 @@ fn list(sign: char, parts: &[Vec<u8>]) -> Vec<u8> {
     bytes
 }
 
-/// A string in an answer: any, or one that means something somewhere.
+/// A string in an answer: any string, or one with a meaning somewhere.
 fn word() -> impl Strategy<Value = Vec<u8>> {
     let words = [
         "OK",
@@ -100,7 +100,7 @@ fn word() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-/// Whatever a server can answer, and some things that it cannot.
+/// Any answer that a server can give, and some that it cannot.
 fn answer() -> impl Strategy<Value = Vec<u8>> {
     let line =
         (select(b"+:-_,#(".to_vec()), prop_oneof![number().prop_map(String::into_bytes), word()])
@@ -123,7 +123,7 @@ fn answer() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// Answers as our own scripts give them, and TIME, and a probe; nearly.
+/// Answers of our own scripts, of TIME, and of a probe, nearly correct.
 fn ours() -> impl Strategy<Value = Vec<u8>> {
     let integer = |number: &String| format!(":{number}\r\n").into_bytes();
     let integers =
@@ -219,7 +219,7 @@ fn url_text() -> impl Strategy<Value = String> {
     ]
 }
 
-/// Found by the fuzzer: without its steps up the path has a URL in it.
+/// Found by the fuzzer: without its steps up the path contains a URL.
 #[test]
 fn a_url_in_the_path_behind_steps_up_is_refused_as_well() {
     url("unix:///a/unix:/b/.%2E///c");
@@ -323,7 +323,7 @@ proptest! {
     }
 }
 
-/// Of a node that is as it should be, with a mark or without.
+/// The reply of a correct node, with a mark or without.
 fn probe_reply() -> impl Strategy<Value = Vec<u8>> {
     vec(mark_text(), 0..2).prop_map(|marks| {
         let marks: Vec<_> = marks.iter().map(|mark| bulk(mark.as_bytes())).collect();

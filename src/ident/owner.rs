@@ -1,4 +1,4 @@
-//! Owner texts: what the nodes keep as the owner of a key.
+//! Owner texts: the values that the nodes keep as owners of keys.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,13 +9,13 @@ use crate::core::wake::QUEUED;
 use crate::random::random;
 use crate::terms::OWNER_LABEL;
 
-/// The longest label, in bytes. It is stored with each key that is held, and goes over the network with each request.
+/// The longest label, in bytes. It is stored with each held key, and sent over the network with each request.
 const LONGEST_LABEL: usize = 64;
 
-/// Stands before the random part of an owner text that has a label.
+/// The separator before the random part of an owner text that has a label.
 const BEFORE_RANDOM: char = '#';
 
-/// A label is printable ASCII, so that operators can read and type it wherever it is shown.
+/// Returns the fault of a label. A label is printable ASCII, so that operators can read and type it wherever it is shown.
 pub(crate) fn wrong_label(label: &str) -> Option<String> {
     if label.len() > LONGEST_LABEL {
         return Some(format!(
@@ -35,8 +35,8 @@ const fn is_printable(c: char) -> bool {
     c.is_ascii_graphic() || c == ' '
 }
 
-/// The label of a process on a host of that name. What no label may contain is replaced, and the end of a name that is
-/// too long is left out.
+/// Returns the label of a process on a host of that name. Characters that no label may contain are replaced, and a name that
+/// is too long loses its end.
 pub(crate) fn label_of(host: &str, process: u32) -> String {
     let process = format!(":{process}");
     let clean = |c: char| if c.is_ascii_graphic() { c } else { '-' };
@@ -45,17 +45,17 @@ pub(crate) fn label_of(host: &str, process: u32) -> String {
     host.chars().map(clean).take(room).chain(process.chars()).collect()
 }
 
-/// A random number that no two attempts anywhere share: the bits of a UUID.
+/// Returns a random number that is unique for each attempt anywhere: the bits of a UUID.
 pub(crate) fn random_owner() -> u128 {
     uuid::Builder::from_random_bytes(random()).into_uuid().as_u128()
 }
 
-/// A random number as it is written to the nodes.
+/// Returns a random number as it is written to the nodes.
 pub(crate) fn random_text(random: u128) -> String {
     Uuid::from_u128(random).to_string()
 }
 
-/// The owner of one attempt of a client with that label: `LABEL#RANDOM`, or `RANDOM` where the label is empty.
+/// Returns the owner of one attempt of a client with that label: `LABEL#RANDOM`, or `RANDOM` if the label is empty.
 pub(crate) fn owner_text(label: &str, random: u128) -> String {
     let mut text = random_text(random);
     if !label.is_empty() {
@@ -65,18 +65,18 @@ pub(crate) fn owner_text(label: &str, random: u128) -> String {
     text
 }
 
-/// The same with a number behind it, `LABEL#RANDOM:1`: Redisson's owners are a client and one of its threads. To Redisson an
-/// owner is any text, which it compares with its own ones and makes names of keys of. Our owners are of one lease each, which
-/// threads may hand to each other, or share, so the number says nothing.
+/// Returns the same with a number at its end, `LABEL#RANDOM:1`: Redisson's owners are a client and one of its threads. To
+/// Redisson an owner is any text, which it compares with its own owners and uses in names of keys. Each of our owners has
+/// one lease, which threads may hand to each other, or share, so the number has no meaning.
 pub(crate) fn owner_text_with_thread(label: &str, random: u128) -> String {
     owner_text(label, random) + ":1"
 }
 
-/// Stands before the value of a candidate, which is a part of its label.
+/// The separator before the value of a candidate, which is a part of its label.
 const BEFORE_VALUE: &str = "#value=";
 
-/// The label of a candidate for a leadership, by that of its client: with its value behind it, if it has one. So the value comes, is
-/// renewed and goes with the lock itself.
+/// Returns the label of a candidate for a leadership: the label of its client, followed by the candidate's value, if there
+/// is one. So the value appears, is renewed and disappears with the lock itself.
 pub(crate) fn candidate_label(label: &str, value: &[u8]) -> Arc<str> {
     let mut text = label.to_owned();
     if !value.is_empty() {
@@ -93,7 +93,7 @@ pub(crate) fn candidate_label(label: &str, value: &[u8]) -> Arc<str> {
     text.into()
 }
 
-/// The value of the candidate with that owner text, which any client may have written; empty if it has none.
+/// Returns the value of the candidate with that owner text, which any client may have written; empty if there is none.
 pub(crate) fn value_of(owner: &[u8]) -> Vec<u8> {
     let text = std::str::from_utf8(owner).ok().and_then(|text| text.rsplit_once(BEFORE_RANDOM));
     let encoded = text.and_then(|(label, _)| label.rsplit_once(BEFORE_VALUE));
@@ -113,36 +113,36 @@ pub(crate) fn value_of(owner: &[u8]) -> Vec<u8> {
     value
 }
 
-/// Stands behind the owner text of a lock that its owner has given back, and that the node keeps for a while. No random
-/// part is like that.
+/// The ending of the owner text of a lock that its owner has given back, and that the node keeps for a while. No random part
+/// ends like this.
 const KEPT: &str = "#kept";
 
-/// What is in place of the owner under the key of such a lock.
+/// Returns the text in place of the owner under the key of such a lock.
 pub(crate) fn kept_text(owner: &str) -> String {
     [owner, KEPT].concat()
 }
 
-/// Returns true if that is in place of the owner under the key of such a lock.
+/// Returns true if that text marks a kept lock.
 pub(crate) fn is_kept(owner: &[u8]) -> bool {
     owner.ends_with(KEPT.as_bytes())
 }
 
-/// Of how many characters at the end of an owner text no two attempts of one caller have the same: the lower half of the
-/// random number, as [`random_text`] writes it.
+/// The length of an owner text's end that differs between any two attempts of one caller, in characters: the lower half of
+/// the random number, as [`random_text`] writes it.
 const OF_ATTEMPT: usize = 18;
 
-/// As what the caller of an attempt with that owner stands in the queue of a fair lock.
+/// Returns the entry in the queue of a fair lock of the caller whose attempt has that owner.
 pub(crate) fn queued_text(owner: &str) -> String {
     let caller = owner.len().checked_sub(OF_ATTEMPT).and_then(|end| owner.get(..end));
     [caller.unwrap_or(owner), QUEUED].concat()
 }
 
-/// How the owner ends of who holds a read-write lock to write, as Redisson has it. What comes before is its owner once it only
-/// reads.
+/// The ending of the owner that holds a read-write lock for writing, as Redisson has it. The text before it is the owner
+/// once it only reads.
 pub(crate) const WRITES: &str = ":write";
 
-/// An owner as nodes may name it, while it holds a lock, while they keep what it has given back, and once it only reads what
-/// it wrote.
+/// Returns the owner in all forms that nodes may name: while it holds a lock, while nodes keep what it has given back, and
+/// once it only reads after a write.
 pub(crate) fn forms_of(owner: &[u8]) -> Vec<Vec<u8>> {
     let holding = owner.strip_suffix(KEPT.as_bytes()).unwrap_or(owner);
     let mut forms = vec![holding.to_vec(), [holding, KEPT.as_bytes()].concat()];
@@ -150,11 +150,11 @@ pub(crate) fn forms_of(owner: &[u8]) -> Vec<Vec<u8>> {
     forms
 }
 
-/// The owner of a lock, as a node has said it: text from outside, which any client of the nodes may have written.
+/// The owner of a lock as a node reports it: text from outside, which any client of the nodes may have written.
 ///
-/// Its [`as_bytes`](Self::as_bytes) are what [`Guard::owner`](crate::Guard::owner) says to the holder.
-/// It is `LABEL#RANDOM` where the holder is a client of quorlock's ([`Builder::owner_label`](crate::Builder::owner_label)).
-/// `Display` shows it in short and without control characters.
+/// Its [`as_bytes`](Self::as_bytes) equal the holder's [`Guard::owner`](crate::Guard::owner), which is `LABEL#RANDOM` if the
+/// holder is a client of quorlock's ([`Builder::owner_label`](crate::Builder::owner_label)). `Display` shows it shortened
+/// and without control characters.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Owner(Vec<u8>);
 
@@ -163,12 +163,12 @@ impl Owner {
         Self(text)
     }
 
-    /// The owner before it gave the lock back, if that is what nodes keep in its place.
+    /// Returns the owner before it gave the lock back, if this text is that of a kept lock.
     pub(crate) fn before_keeping(&self) -> Option<Self> {
         self.0.strip_suffix(KEPT.as_bytes()).map(|text| Self(text.to_vec()))
     }
 
-    /// The whole text as the nodes keep it: any bytes.
+    /// Returns the whole text as the nodes keep it: any bytes.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
@@ -177,7 +177,7 @@ impl Owner {
 
 impl fmt::Display for Owner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        /// Enough for every owner that quorlock makes.
+        /// Enough bytes for every owner that quorlock makes.
         const SHOWN: usize = 512;
         for byte in self.0.iter().copied().take(SHOWN) {
             match char::from(byte) {

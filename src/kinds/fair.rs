@@ -1,4 +1,4 @@
-//! The fair lock: the string of an exclusive lock, and beside it a queue of those who wait.
+//! The fair lock: the string of an exclusive lock, and a queue of the waiting callers next to it.
 
 use crate::guard::Guard;
 use crate::handle::{Handle, LockKind, OneName, sealed};
@@ -10,12 +10,13 @@ use crate::kinds::contract::layout::{Argument, Key, Layout, ScriptCall};
 use crate::kinds::contract::reply;
 use crate::node::Script;
 
-// No batch makes several calls of them in one step: who waits for a fair lock asks once a second.
+// No batch makes several calls of these scripts in one step: a caller that waits for a fair lock asks only once a
+// second.
 static ACQUIRE: Script =
     Script::new(include_str!("../../lua/fair/acquire.lua")).with_meaning(reply::acquire_meaning);
 static RELEASE: Script = Script::new(include_str!("../../lua/fair/release.lua"));
 static LEAVE: Script = Script::new(include_str!("../../lua/fair/leave.lua"));
-// The lock itself is a string as that of a mutex, and a holder is in no queue.
+// The lock itself is a string like that of a mutex, and a holder is in no queue.
 static CONFIRM: Script =
     Script::new(include_str!("../../lua/mutex/confirm.lua")).with_meaning(reply::confirm_meaning);
 static EXTEND: Script =
@@ -100,24 +101,25 @@ impl sealed::Kind for Fair {
     }
 }
 
-/// A lock by name that those who wait for it get in the order in which they came, from
-/// [`Quorlock::fair_mutex`](crate::Quorlock::fair_mutex): also callers in several threads, processes and machines.
+/// A lock by name that waiting callers get in the order in which they came, from
+/// [`Quorlock::fair_mutex`](crate::Quorlock::fair_mutex). The order includes callers in several threads, processes
+/// and machines.
 ///
-/// - **Order.** Of two callers that wait, the one goes first whose call began first, if the calls began at least two round
-///   trips apart. Callers that come closer to each other are served in any order, and one after the other.
-/// - **Cost.** A free lock that nobody waits for takes one round trip, as a mutex does. A caller that has to wait asks twice
-///   more, and then once a second; the nodes tell it, and nobody else, when it is its turn. Each hold is
-///   given back to the nodes: the threads of a process do not hand the lock to each other.
-/// - **A caller that dies** while it waits keeps those behind it waiting for at most 3 s from the last time it has asked
-///   on, longer where the [`node_timeout`](crate::Builder::node_timeout) is longer than half a second. One that is cut off from
-///   a majority of the masters gives up its place. Once it reaches them it comes back to it, ahead of callers that came later;
-///   if the lock is free by then, the first one to ask has it.
+/// - **Order.** The caller whose call began first goes first, if the two calls began at least two round trips apart. Calls that
+///   began closer to each other are served in any order, one after the other.
+/// - **Cost.** A free lock without waiters takes one round trip, as a mutex does. A caller that must wait asks twice more, and then
+///   once a second. The nodes tell it, and nobody else, when its turn comes. Each hold is given back to the nodes: the threads of
+///   a process do not hand the lock to each other.
+/// - **A caller that dies** while it waits delays those behind it by at most 3 s after its last request, or longer if the
+///   [`node_timeout`](crate::Builder::node_timeout) is longer than half a second. A caller that is cut off from a majority of the
+///   masters gives up its place. Once it reaches them again, it gets its place back, ahead of callers that came later. If the
+///   lock is free by then, the first caller to ask gets it.
 /// - **`try_lock`** takes the lock only if nobody waits for it.
-/// - **No order without a majority.** Where clients [fall back](crate::Builder::fallback) to one master, callers come in any order.
-/// - **A thread that waits for itself** is not told so by an event, as it is with a mutex.
-/// - **Up to 1,000 callers** wait in order. More than that come in no order, once there is room.
-/// - **Order is not exclusion.** What a master forgets when it is restarted may let a later caller come first; nobody else has
-///   the lock for that. Other kinds of locks of the same name exclude a fair one, and do not wait in its queue. Beside them the
+/// - **No order without a majority.** If clients [fall back](crate::Builder::fallback) to one master, callers come in any order.
+/// - **A thread that waits for itself** causes no event, unlike with a mutex.
+/// - **Up to 1,000 callers** wait in order. Further callers come in any order, once there is room.
+/// - **Order is not exclusion.** If a master forgets its queue in a restart, a later caller may come first, but exclusion still
+///   holds. Other kinds of locks of the same name exclude a fair one, and do not wait in its queue. In competition with them, the
 ///   first caller of the queue waits as a [`Mutex`](crate::Mutex) does.
 ///
 /// # Examples

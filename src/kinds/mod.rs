@@ -1,4 +1,4 @@
-//! The kinds of locks. A kind is its folder in `lua/`, its file here, and its line in this list.
+//! The kinds of locks. A kind consists of a folder in `lua/`, a file in this folder, and a line in the list below.
 
 #[cfg(test)]
 use crate::handle::sealed;
@@ -20,7 +20,7 @@ pub use reentrant::{Reentrant, ReentrantGuard, ReentrantMutex};
 pub use rwlock::{ReadGuard, Reading, WriteGuard, Writing};
 pub use semaphore::Permits;
 
-/// Calls the macro `$with` with every kind, each followed by a comma. What has to be done for each kind goes by this
+/// Calls the macro `$with` with every kind, each followed by a comma. Code that must exist for each kind uses this
 /// list, in the tests as well.
 #[doc(hidden)]
 #[macro_export]
@@ -45,7 +45,7 @@ macro_rules! list {
 pub(crate) static KINDS: std::sync::LazyLock<Box<[&Kind]>> =
     std::sync::LazyLock::new(|| for_each_kind!(list));
 
-/// The exclusive lock, for tests that are about it.
+/// The exclusive lock, for tests about that kind.
 #[cfg(all(test, feature = "embedded"))]
 pub(crate) static EXCLUSIVE: &Kind = &mutex::KIND;
 

@@ -1,4 +1,4 @@
-//! The lock with several names: what the exclusive lock keeps under one name, this one keeps under each of them.
+//! The lock with several names. Under each name it keeps what the exclusive lock keeps under its one name.
 
 use crate::guard::Guard;
 use crate::handle::{Handle, LockKind, sealed};
@@ -10,8 +10,9 @@ use crate::kinds::contract::layout::{Argument, Key, Layout, ScriptCall};
 use crate::kinds::contract::reply;
 use crate::node::Script;
 
-// No batch makes several calls of them in one step. To start a script costs a server as much as two commands, which is
-// little beside what these do. And a batch of them would be in everybody's way for a millisecond.
+// No batch makes several calls of these scripts in one step. Starting a script costs a server as much as two
+// commands, which is little compared with the work of these scripts. And a batch of them would block everybody for a
+// millisecond.
 static ACQUIRE: Script =
     Script::new(include_str!("../../lua/multi/acquire.lua")).with_meaning(reply::acquire_meaning);
 static CONFIRM: Script =
@@ -20,11 +21,12 @@ static EXTEND: Script =
     Script::new(include_str!("../../lua/multi/extend.lua")).with_meaning(reply::extend_meaning);
 static RELEASE: Script = Script::new(include_str!("../../lua/multi/release.lua"));
 
-/// A server does nothing else while it runs a script. With 16 names that takes 60 us on a busy machine, ten times as long
-/// as for a mutex; with 64 names it would be 200 us.
+/// The largest number of names. A server does nothing else while it runs a script. With 16 names that takes 60 us on
+/// a busy machine, ten times as long as for a mutex; with 64 names it would be 200 us.
 const MOST_NAMES: usize = 16;
 
-// The fences are the last keys, and the mark is the first one: the scripts know by the number of keys how many names there are.
+// The mark is the first key, and the fences are the last ones: the scripts derive the number of names from the number
+// of keys.
 static KIND: Kind = Kind {
     most_names: MOST_NAMES,
     ..Kind::exclusive(
@@ -81,22 +83,22 @@ impl sealed::Kind for AllNames {
     }
 }
 
-/// An exclusive lock under several names at once, from [`Quorlock::multi_mutex`](crate::Quorlock::multi_mutex): all of
-/// them or none.
+/// An exclusive lock under several names at once, from [`Quorlock::multi_mutex`](crate::Quorlock::multi_mutex): all
+/// of them or none.
 ///
-/// - **Names.** 1 to 16, each as a [`Mutex`](crate::Mutex) may have it. Their order says nothing, and equal ones count
-///   once. A lock waits until all its names are free at once, so fewer names wait for less. More than 16 are
-///   [`InvalidName`](crate::ErrorKind::InvalidName), by the first call that uses the handle.
-/// - **Exclusion.** It excludes every lock, of any kind, that has one of its names. On the nodes it is under each name
-///   what a mutex of that name is.
-/// - **No deadlock.** A call never holds some of the names while it waits for the others, so clients may name them in
-///   different orders. That is not so of a guard that is held while another call waits.
+/// - **Names.** 1 to 16, each as for a [`Mutex`](crate::Mutex). Their order does not matter, and equal ones count once. A call
+///   waits until all names are free at once, so locks with fewer names wait less. The first call on a handle with more than 16
+///   names returns [`InvalidName`](crate::ErrorKind::InvalidName).
+/// - **Exclusion.** It excludes every lock, of any kind, that has one of its names. On the nodes it looks like a mutex under each
+///   of its names.
+/// - **No deadlock.** A call never holds some of the names while it waits for the others, so clients may name them in different
+///   orders. This does not cover a guard that is held while another call waits.
 /// - **Waiting.** A call that was refused for 100 ms reserves its names: callers whose calls began later get none of them until
 ///   it has got the lock or gives up. So it waits for about as long as the longest hold of any of its names, and 100 ms
 ///   more for each client whose threads pass a name to each other. Names are reserved for 1 s at a time, then left to
 ///   others for half as long, then reserved for twice as long, up to 32 s. So a long hold of one name delays callers of the
-///   other names now and then. No bound is promised where others hold a name for more than 32 s, again and again.
-/// - **Token.** One for all names, larger than that of every holder of any of these names before.
+///   other names now and then. No bound is promised if others hold a name for more than 32 s, again and again.
+/// - **Token.** One for all names, larger than that of every earlier holder of any of these names.
 /// - **The guard** is that of a mutex. Renewal, `extend` and the end of the lock concern all names at once. If an
 ///   operator deletes the key of one name on a majority of the masters, the whole lock is lost.
 ///

@@ -1,4 +1,4 @@
-//! The exclusive lock: one string a node, the layout of the Redlock algorithm.
+//! The exclusive lock: one string per node, the layout of the Redlock algorithm.
 
 use crate::guard::Guard;
 use crate::handle::{Handle, LockKind, OneName, sealed};
@@ -21,7 +21,7 @@ static EXTEND: Script =
 static RELEASE: Script =
     Script::batched(include_str!("../../lua/mutex/release.lua"), "release", &BATCH);
 
-/// The scripts themselves are part of it, so that there is one text of each.
+/// The batch contains the scripts themselves, so that there is one text of each.
 static BATCH: Script = Script::new(concat!(
     "local function acquire(KEYS, ARGV)\n",
     include_str!("../../lua/mutex/acquire.lua"),
@@ -68,15 +68,19 @@ impl sealed::Kind for Exclusive {
     }
 }
 
-/// An exclusive lock by name, from [`Quorlock::mutex`](crate::Quorlock::mutex): the same calls as on the [`Quorlock`](crate::Quorlock),
-/// without the name, and with settings of its own.
+/// An exclusive lock by name, from [`Quorlock::mutex`](crate::Quorlock::mutex). It has the same calls as the
+/// [`Quorlock`](crate::Quorlock), without the name, and settings of its own.
 ///
-/// A call that was refused for a second reserves the lock with its next attempt: callers of any kind whose calls began later do
-/// not get it then. A lock is reserved for 1 s, or for two [node timeouts](crate::Builder::node_timeout) if that is longer, then left to others for half as long, then reserved for twice as long, up to
-/// 32 s, until the call has got it or gives up. Beside readers or permits of the same name, which others have all the time, it
-/// reserves the lock after 100 ms, and so waits for about as much more than the longest hold, if that is shorter than two
-/// seconds. Longer ones may go before it each time that it leaves the lock to others: beside reads of 3 s it has waited for 9 s.
-/// [`try_lock`](Self::try_lock) says [`Held`](crate::ErrorKind::Held) while somebody has reserved the lock.
+/// A call that was refused for one second reserves the lock with its next attempt. Callers of any kind whose calls
+/// began later do not get the lock then. A reservation lasts 1 s, or two
+/// [node timeouts](crate::Builder::node_timeout) if that is longer. Then the lock is left to others for half as long, and
+/// reserved again for twice as long, up to 32 s, until the call gets it or gives up.
+///
+/// If others hold reads or permits of the same name all the time, the call reserves the lock after 100 ms. So it
+/// waits for about 100 ms more than the longest hold, if that hold is shorter than two seconds. Longer holds may go
+/// first each time that the call leaves the lock to others: with reads of 3 s, a call has waited for 9 s.
+///
+/// [`try_lock`](Self::try_lock) says [`Held`](crate::ErrorKind::Held) while another call has reserved the lock.
 ///
 /// # Examples
 ///

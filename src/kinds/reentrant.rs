@@ -1,4 +1,4 @@
-//! The reentrant lock: a hash a node, with the owner as its one field, as Redisson's `RLock` has it.
+//! The reentrant lock: a hash per node, with the owner as its one field, as in Redisson's `RLock`.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -28,7 +28,7 @@ static EXTEND: Script =
 static RELEASE: Script =
     Script::batched(include_str!("../../lua/reentrant/release.lua"), "release", &BATCH);
 
-/// The scripts themselves are part of it, so that there is one text of each.
+/// The batch contains the scripts themselves, so that there is one text of each.
 static BATCH: Script = Script::new(concat!(
     "local function acquire(KEYS, ARGV)\n",
     include_str!("../../lua/reentrant/acquire.lua"),
@@ -82,25 +82,26 @@ impl sealed::Kind for Reentrant {
 }
 
 /// A lock by name that the thread which holds it may take again, from
-/// [`Quorlock::reentrant_mutex`](crate::Quorlock::reentrant_mutex): the same calls as on the [`Quorlock`](crate::Quorlock),
-/// without the name, and with settings of its own.
+/// [`Quorlock::reentrant_mutex`](crate::Quorlock::reentrant_mutex). It has the same calls as the
+/// [`Quorlock`](crate::Quorlock), without the name, and settings of its own.
 ///
-/// The lock belongs to the thread that took it: to a thread of one client, which is a
-/// [`Quorlock`](crate::Quorlock) and its clones. While that thread has a guard, each of its further calls returns at once
-/// with one more [`ReentrantGuard`], and asks no node. All other threads, clients and processes wait until the last of these
-/// guards is given back, in whatever order they are.
+/// The lock belongs to the thread that took it: to a thread of one client, which is a [`Quorlock`](crate::Quorlock)
+/// and its clones. While that thread has a guard, each of its further calls returns at once with one more
+/// [`ReentrantGuard`], and asks no node. All other threads, clients and processes wait until the last of these guards
+/// is given back, in any order.
 ///
-/// The guards share one lease, and so its [`token`](Guard::token), its renewal and its end. The lease stays on the terms
-/// on which it was taken first: the `ttl`, `renewal`, `max_hold` and `min_hold` of a handle matter only if the thread does
-/// not hold the lock yet. A lock that is lost cannot be taken again while the thread has a guard of it: each call says
-/// [`Lost`](crate::ErrorKind::Lost).
+/// The guards share one lease, and so its [`token`](Guard::token), its renewal and its end. The lease keeps the terms
+/// on which it was taken first: the `ttl`, `renewal`, `max_hold` and `min_hold` of a handle matter only if the thread
+/// does not hold the lock yet. A lock that is lost cannot be taken again while the thread has a guard of it: each
+/// call returns [`Lost`](crate::ErrorKind::Lost).
 ///
-/// A call that waits reserves the lock as that of a [`Mutex`](crate::Mutex) does. The thread that holds the lock takes it again
-/// whatever is reserved.
+/// A waiting call reserves the lock as that of a [`Mutex`](crate::Mutex) does. The thread that holds the lock takes
+/// it again despite any reservation.
 ///
-/// On the nodes it is what Redisson's `RLock` of the same key is, with a count of 1: with an empty
-/// [`key_prefix`](crate::Builder::key_prefix) and one node that both use, the two exclude and wake each other. Redisson
-/// knows nothing of quorums, quarantine, and clocks, so a lock that is shared with it rests on that one node alone.
+/// On the nodes, the lock equals Redisson's `RLock` of the same key, with a count of 1. With an empty
+/// [`key_prefix`](crate::Builder::key_prefix) and one node that both use, the two exclude and wake each other.
+/// Redisson knows nothing of quorums, quarantine, and clocks, so a lock that is shared with it rests on that one node
+/// alone.
 ///
 /// # Examples
 ///
@@ -128,33 +129,33 @@ impl sealed::Kind for Reentrant {
 pub type ReentrantMutex = Handle<Reentrant>;
 
 impl ReentrantMutex {
-    /// How many guards of this lock the calling thread has; 0, if it has none. Asks no node.
+    /// Returns the number of guards of this lock that the calling thread has; 0 if it has none. Asks no node.
     ///
-    /// Guards of a lock that is lost count until they are dropped: see
-    /// [`is_owned_by_current_thread`](Self::is_owned_by_current_thread). A guard that was leaked counts for ever.
+    /// Guards of a lost lock count until they are dropped: see
+    /// [`is_owned_by_current_thread`](Self::is_owned_by_current_thread). A leaked guard counts for ever.
     #[must_use]
     pub fn hold_count(&self) -> usize {
         self.hold_count_of_this_thread()
     }
 
-    /// Whether the calling thread has a guard of this lock, and the lock is certainly not lost. Asks no node.
+    /// Returns true if the calling thread has a guard of this lock, and the lock is certainly not lost. Asks no node.
     ///
-    /// The answer is as old as that of [`Guard::check`]: it may be wrong the next moment.
+    /// The answer is as reliable as that of [`Guard::check`]: it may be wrong the next moment.
     #[must_use]
     pub fn is_owned_by_current_thread(&self) -> bool {
         self.is_held_by_this_thread()
     }
 }
 
-/// One of the guards of a [`ReentrantMutex`] that is held. The lock is given back with the last guard of its thread.
+/// One of the guards of a held [`ReentrantMutex`]. The lock is given back with the last guard of its thread.
 ///
-/// It stays on its thread: it is neither `Send` nor `Sync`. All else is as [`Guard`] says, to which it dereferences, but
-/// for what several guards of a lock mean:
+/// It stays on its thread: it is neither `Send` nor `Sync`. It dereferences to [`Guard`], whose documentation
+/// applies, except where a lock has several guards:
 ///
-/// - each of them hears of a loss by its own [`lost`](Guard::lost) and [`on_lost`](Guard::on_lost);
+/// - each of them reports a loss by its own [`lost`](Guard::lost) and [`on_lost`](Guard::on_lost);
 /// - an [`extend`](Guard::extend) for less cuts [`remaining`](Guard::remaining) only if there is no other guard;
-/// - a guard that is leaked, or whose thread ends without dropping it, keeps the lock from everybody, for as long as its
-///   client renews it. No later thread is taken for that one.
+/// - a guard that is leaked, or whose thread ends without dropping it, keeps everybody from the lock as long as its
+///   client renews it. No later thread is mistaken for that thread.
 ///
 /// ```compile_fail,E0277
 /// fn goes_to_another_thread<T: Send>() {}
@@ -167,12 +168,12 @@ pub struct ReentrantGuard {
 }
 
 impl ReentrantGuard {
-    /// Gives this guard back. If it is the last one of its thread it gives the lock back, and waits as
-    /// [`Guard::unlock`] does; if not, it returns at once.
+    /// Gives this guard back. If it is the last one of its thread, the call gives the lock back, and waits as
+    /// [`Guard::unlock`] does. Otherwise it returns at once.
     ///
     /// # Errors
     ///
-    /// Those of [`Guard::unlock`]. [`Lost`](crate::ErrorKind::Lost) comes from each guard of a lock that is lost.
+    /// Those of [`Guard::unlock`]. Each guard of a lost lock returns [`Lost`](crate::ErrorKind::Lost).
     pub fn unlock(self) -> Result<(), Error> {
         self.guard.unlock()
     }

@@ -1,5 +1,5 @@
-//! The read-write lock: a hash a node, with its mode and a field for each hold, as Redisson's `RReadWriteLock` has it. To
-//! read and to write are two kinds of one group.
+//! The read-write lock: a hash per node, with its mode and a field for each hold, as in Redisson's `RReadWriteLock`.
+//! Reading and writing are two kinds of one group.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -38,7 +38,7 @@ static WRITE_RELEASE: Script = Script::new(include_str!("../../lua/rwlock/write_
 /// The group of the two kinds.
 const GROUP: &str = "rwlock";
 
-/// Both kinds state the commands to read, because a holder that writes may go on to read.
+/// Both kinds state the commands of the read scripts, because a writer may go on as a reader.
 const COMMANDS: &[&str] = &[
     "set", "get", "mget", "del", "hset", "hmget", "hgetall", "hexists", "hdel", "hlen", "type",
     "pttl", "pexpire", "time", "publish",
@@ -85,7 +85,7 @@ static READING: Kind = Kind {
                     Argument::FenceTtl,
                 ],
             },
-            // It is never kept: others may read meanwhile.
+            // Nodes never keep a read lock after its release: others may read meanwhile.
             release: ScriptCall {
                 script: &READ_RELEASE,
                 keys: &[Key::Lock, Key::ReadEnd, Key::Tombstone, Key::WriteTombstone],
@@ -141,12 +141,12 @@ static WRITING: Kind = Kind {
     )
 };
 
-/// The kind of holds to read: several at a time.
+/// The kind of read holds: several at a time.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Reading;
 
-/// The kind of holds to write: one at a time, and nobody reads.
+/// The kind of write holds: one at a time, and nobody reads.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Writing;
@@ -219,17 +219,17 @@ macro_rules! guard {
     };
 }
 
-/// A hold to read of a [`RwLock`](crate::RwLock). Others may read as well, and nobody writes.
+/// A read hold of a [`RwLock`](crate::RwLock). Others may read as well, and nobody writes.
 ///
-/// It stays on its thread: it is neither `Send` nor `Sync`. All else is as [`Guard`] says, to which it dereferences, but for
-/// what several holds mean:
+/// It stays on its thread: it is neither `Send` nor `Sync`. It dereferences to [`Guard`], whose documentation
+/// applies, except where there are several holds:
 ///
 /// - the threads of one client may share one lease: its renewal, its end and its [`owner`](Guard::owner). Each guard has a
-///   [`token`](Guard::token) of its own, and hears of a loss by its own [`lost`](Guard::lost) and
+///   [`token`](Guard::token) of its own, and reports a loss by its own [`lost`](Guard::lost) and
 ///   [`on_lost`](Guard::on_lost);
 /// - an [`extend`](Guard::extend) for less cuts [`remaining`](Guard::remaining) only if there is no other guard;
-/// - a token is larger than that of every write before, and smaller than that of every write after. Tokens of
-///   reads say nothing of each other.
+/// - a token is larger than that of every earlier write, and smaller than that of every later write. The tokens of two reads
+///   cannot be compared.
 ///
 /// ```compile_fail,E0277
 /// fn goes_to_another_thread<T: Send>() {}
@@ -244,21 +244,21 @@ pub struct ReadGuard {
 guard!(ReadGuard, Reading);
 
 impl ReadGuard {
-    /// Gives this guard back. If it is the last one of a lease it gives that back to the nodes, and waits as
-    /// [`Guard::unlock`] does; if not, it returns at once.
+    /// Gives this guard back. If it is the last one of a lease, the call gives the lease back to the nodes, and waits
+    /// as [`Guard::unlock`] does. Otherwise it returns at once.
     ///
     /// # Errors
     ///
-    /// Those of [`Guard::unlock`]. [`Lost`](crate::ErrorKind::Lost) comes from each guard of a lock that is lost.
+    /// Those of [`Guard::unlock`]. Each guard of a lost lock returns [`Lost`](crate::ErrorKind::Lost).
     pub fn unlock(self) -> Result<(), Error> {
         self.guard.unlock()
     }
 }
 
-/// A hold to write of a [`RwLock`](crate::RwLock): nobody else reads or writes.
+/// A write hold of a [`RwLock`](crate::RwLock): nobody else reads or writes.
 ///
-/// It stays on its thread: it is neither `Send` nor `Sync`. All else is as [`Guard`] says, to which it dereferences, but for
-/// what several guards of one thread mean: see [`ReentrantGuard`](crate::ReentrantGuard).
+/// It stays on its thread: it is neither `Send` nor `Sync`. It dereferences to [`Guard`], whose documentation
+/// applies, except where one thread has several guards: see [`ReentrantGuard`](crate::ReentrantGuard).
 ///
 /// ```compile_fail,E0277
 /// fn goes_to_another_thread<T: Send>() {}
@@ -273,25 +273,25 @@ pub struct WriteGuard {
 guard!(WriteGuard, Writing);
 
 impl WriteGuard {
-    /// Gives this guard back. If it is the last one of its thread it gives the lock back, and waits as [`Guard::unlock`]
-    /// does; if not, it returns at once.
+    /// Gives this guard back. If it is the last one of its thread, the call gives the lock back, and waits as
+    /// [`Guard::unlock`] does. Otherwise it returns at once.
     ///
     /// # Errors
     ///
-    /// Those of [`Guard::unlock`]. [`Lost`](crate::ErrorKind::Lost) comes from each guard of a lock that is lost.
+    /// Those of [`Guard::unlock`]. Each guard of a lost lock returns [`Lost`](crate::ErrorKind::Lost).
     pub fn unlock(self) -> Result<(), Error> {
         self.guard.unlock()
     }
 
-    /// Reads from now on what it wrote: nobody else can have written in between. It waits for nothing, and cannot fail; a lock
-    /// that is lost is lost for the new guard, too.
+    /// Turns this write guard into a read guard: nobody else can write in between. It waits for nothing, and cannot
+    /// fail. A lock that is lost is lost for the new guard, too.
     ///
-    /// With the last [`WriteGuard`] of its thread, the lock lets others read: the nodes are told at once, and again with each
-    /// renewal. Until then nobody else reads. To drop the last [`WriteGuard`] while the thread has a [`ReadGuard`] does the
-    /// same.
+    /// The downgrade of the last [`WriteGuard`] of a thread lets others read. The nodes are told at once, and again
+    /// with each renewal; until then nobody else reads. Dropping the last [`WriteGuard`] while the thread has a
+    /// [`ReadGuard`] does the same.
     ///
-    /// The new guard has the same [`token`](Guard::token). The [`owner`](Guard::owner) is another one from then on, without
-    /// the `:write` at its end.
+    /// The new guard has the same [`token`](Guard::token). Its [`owner`](Guard::owner) is another one from then on,
+    /// without the `:write` at its end.
     ///
     /// # Examples
     ///

@@ -1,4 +1,4 @@
-//! The kind of semaphores: a hash a node, in which each holder has slots of its own.
+//! The kind of semaphores: a hash per node, in which each holder has slots of its own.
 
 use crate::guard::Guard;
 use crate::handle::{LockKind, OneName, sealed};
@@ -10,7 +10,7 @@ use crate::kinds::contract::layout::{Argument, Key, Layout, ScriptCall};
 use crate::kinds::contract::reply;
 use crate::node::Script;
 
-// No batch makes several calls of them in one step: a call takes the longer, the more holds there are.
+// No batch makes several calls of these scripts in one step: the time of a call grows with the number of holds.
 static ACQUIRE: Script = Script::new(include_str!("../../lua/semaphore/acquire.lua"))
     .with_meaning(reply::acquire_meaning);
 static EXTEND: Script =

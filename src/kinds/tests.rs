@@ -30,7 +30,7 @@ fn some_names(how_many: usize) -> Names {
     names(&text.iter().map(Vec::as_slice).collect::<Vec<_>>())
 }
 
-/// A call of each script, with all keys and arguments that there are, and with fewer.
+/// A call of each script, with all possible keys and arguments, and with fewer.
 fn calls(kind: &Kind, of: &Names) -> Vec<Request> {
     let keep = || Some(Keep { until_ms: 1, by_ms: 1 });
     let raise = || Some(Raise { to: 2, lasts: TTL });
@@ -53,7 +53,8 @@ fn calls(kind: &Kind, of: &Names) -> Vec<Request> {
     calls.into_iter().chain(more.into_iter().flatten()).collect()
 }
 
-/// A script names its keys and arguments as the layout does. Those that are there for each name, or for each slot, end in `..`.
+/// A script names its keys and arguments as the layout does. Those that occur for each name, or for each slot, end in
+/// `..`.
 #[test]
 fn scripts_name_what_they_are_called_with() {
     for kind in KINDS.iter() {
@@ -75,7 +76,7 @@ fn scripts_name_what_they_are_called_with() {
     }
 }
 
-/// A call has all that its layout lists, if it lacks nothing.
+/// A call that lacks nothing has all that its layout lists.
 #[test]
 fn a_call_has_what_its_layout_lists() {
     for kind in KINDS.iter() {
@@ -100,7 +101,7 @@ fn a_call_has_what_its_layout_lists() {
     }
 }
 
-/// Nodes keep no hold that is shared, and a kind without tokens has no fence: such a release is a plain one.
+/// Nodes keep no shared hold, and a kind without tokens has no fence: such a release is a plain one.
 #[test]
 fn a_release_asks_only_for_what_its_script_does() {
     for kind in KINDS.iter() {
@@ -115,7 +116,7 @@ fn a_release_asks_only_for_what_its_script_does() {
     }
 }
 
-/// Scripts tell by the number of keys which of them they are given, so those that a call lacks are the last ones.
+/// Scripts tell by the number of keys which of them they are given, so a call may lack only the last ones.
 #[test]
 fn a_call_lacks_only_the_last_keys_of_its_script() {
     for kind in KINDS.iter() {
@@ -139,7 +140,7 @@ fn a_withdrawal_is_as_its_header_states() {
     }
 }
 
-/// The same of what operators ask, whatever the kind; there is one argument for each owner.
+/// The same for the requests of operators, for any kind; there is one argument for each owner.
 #[test]
 fn operators_calls_are_as_the_scripts_headers_state() {
     let owners = |how_many| (0..how_many).map(|i: u8| vec![b'a' + i]).collect::<Vec<_>>();
@@ -148,7 +149,7 @@ fn operators_calls_are_as_the_scripts_headers_state() {
         (ALL, 1, holder_request(b"name", b"mark", true)),
         (&["not given without fencing)"], 1, holder_request(b"name", b"mark", false)),
         (ALL, 1, names_request("0", b"*")),
-        // Each owner may have given the lock back just now.
+        // Each owner has two arguments, since it may have given the lock back just now.
         (ALL, 2, force_request(b"name", &owners(1), TTL)),
         (ALL, 6, force_request(b"name", &owners(3), TTL)),
     ] {
@@ -174,12 +175,12 @@ fn stated(source: &str, table: &str, left_out: &[&str], names: usize) -> usize {
     stated.sum()
 }
 
-/// What a user of a server needs to be allowed, by the kind's word: see the manual.
+/// A kind states the commands that the user of a server needs permission for: see the manual.
 #[test]
 fn a_kind_states_the_commands_that_its_scripts_call_and_no_others() {
     for kind in KINDS.iter().copied() {
         let mut called = BTreeSet::new();
-        // Whoever may downgrade a lock goes on as a holder of another kind.
+        // A holder that may downgrade a lock goes on as a holder of another kind.
         let kinds = [Some(kind), kind.downgraded("").map(|(kind, _)| kind)].into_iter().flatten();
         let calls: Vec<_> = kinds.flat_map(|kind| calls(kind, &some_names(1))).collect();
         for source in calls.iter().flat_map(Request::sources) {
@@ -205,8 +206,8 @@ fn what_is_kept_beside_a_lock_is_no_name() {
     }
 }
 
-/// Of two traits with this method, one is for each type and the other one for what is `Send`, or `Sync`: which is meant is
-/// clear only where a type is not.
+/// Two traits have this method: one for each type, and one for types that are `Send`, or `Sync`. The call is
+/// unambiguous only if a type is not.
 trait IsNot<Which> {
     fn holds() {}
 }
@@ -221,7 +222,7 @@ fn the_guards_of_a_reentrant_lock_stay_on_their_thread() {
     <ReentrantGuard as IsNot<_>>::holds();
 }
 
-/// As Redisson makes it of the name of its lock.
+/// The channel is the one that Redisson makes of the name of its lock.
 #[test]
 fn releases_of_reentrant_locks_are_told_on_the_channel_of_redisson_as_well() {
     let channels = |name: &[u8]| {

@@ -1,4 +1,4 @@
-//! Node URLs: parsing, and showing them without what is secret.
+//! Node URLs: parsing, and showing them without their secrets.
 
 use std::borrow::Cow;
 use std::io;
@@ -18,27 +18,27 @@ use crate::terms::{NODES, TLS_CA};
 const SCHEMES: [&str; 7] =
     ["redis", "valkey", "unix", "redis+unix", "valkey+unix", "rediss", "valkeys"];
 
-/// Where a node is, and how to log in there.
+/// The location of a node, and the login there.
 ///
 /// Has no `Debug`: it holds the password.
 #[derive(Clone)]
 pub(crate) struct Address {
     info: ConnectionInfo,
-    /// How to talk TLS, where that is done.
+    /// The TLS settings, for a URL with TLS.
     #[cfg(feature = "tls")]
     tls: Option<Connector>,
     shown: Arc<str>,
-    /// Where its host is.
+    /// The addresses of the host, shared by all clones.
     addresses: Arc<Addresses>,
-    /// The one address that is meant, of several of its host.
+    /// The one address of the host that is meant; `None`: any of them.
     only: Option<SocketAddr>,
 }
 
 impl Address {
     /// Parses the URL of the node at `position` (counted from 1) in the configuration.
     pub(crate) fn parse(url: &str, position: usize) -> Result<Self, Error> {
-        // Of a URL that cannot be read nobody knows where its password is, so no more is shown of it
-        // than a scheme that we know.
+        // The password of an unreadable URL could be anywhere in it. So the message shows at most a
+        // scheme that we know.
         let known = SCHEMES.iter().find(|scheme| starts_with(url, scheme));
         let start = known.map_or(String::new(), |scheme| format!(" ({scheme}://..)"));
         let read = match known {
@@ -52,7 +52,7 @@ impl Address {
         read.map_err(|what| Error::config(format!("the URL of node {position}{start} {what}")))
     }
 
-    /// Reads a URL of that scheme, or says what is wrong with it.
+    /// Reads a URL of that scheme, or returns what is wrong with it.
     fn read(url: &str, scheme: &str) -> Result<Self, Cow<'static, str>> {
         if is_tls(scheme) && cfg!(not(feature = "tls")) {
             return Err("asks for TLS; build quorlock with its feature `tls` for that".into());
@@ -69,7 +69,7 @@ impl Address {
         }
         let unreadable = || url_parts::wrong_part(rest, scheme);
         let parsed = redis::parse_redis_url(url).ok_or_else(unreadable)?;
-        // Only now the steps up (`..`) are gone from the path.
+        // Only parsing removes the steps up (`..`) from the path.
         if has_another(parsed.path()) {
             return Err(another().into());
         }
@@ -81,7 +81,7 @@ impl Address {
             false => &["protocol", "db", "user", "pass"],
         };
         if parsed.query_pairs().any(|(key, _)| !known_parameters.contains(&&*key)) {
-            // It is not quoted: where a password has a "?" or a "&", this is a part of it.
+            // The parameter is not quoted: it may be a part of a password with a "?" or a "&".
             let known = known_parameters.join("= and ");
             return Err(format!(
                 "has a parameter that means nothing there; known is {known}= (in a password write %3F for \
@@ -90,12 +90,12 @@ impl Address {
             .into());
         }
         let mut shown = parsed.clone();
-        // None of these fails where there is something to remove.
+        // These calls fail only where there is nothing to remove.
         let _ = shown.set_username("");
         let _ = shown.set_password(None);
         shown.set_query(None);
         shown.set_fragment(None);
-        // The crate's own message is dropped: it never says more than ours, and might quote.
+        // The crate's own message is dropped: it never says more than ours, and might quote a secret.
         let info = parsed.into_connection_info().map_err(|_| unreadable())?;
         match info.addr() {
             ConnectionAddr::Tcp(_, 0) | ConnectionAddr::TcpTls { port: 0, .. } => {
@@ -119,7 +119,7 @@ impl Address {
         })
     }
 
-    /// With that password, if its URL has none.
+    /// Sets the password, if the URL has none.
     pub(crate) fn or_password(mut self, password: &str) -> Self {
         if self.info.redis_settings().password().is_none() {
             let settings = self.info.redis_settings().clone().set_password(password);
@@ -128,7 +128,7 @@ impl Address {
         self
     }
 
-    /// Reached with these certificates, if by TLS at all.
+    /// Sets the certificates, if the URL is one with TLS.
     #[cfg(feature = "tls")]
     pub(crate) fn with_certificates(
         mut self,
@@ -142,7 +142,7 @@ impl Address {
         Ok(self)
     }
 
-    /// The beginning of a conversation in TLS, if it is one.
+    /// Starts a TLS session, if the URL is one with TLS.
     #[cfg(feature = "tls")]
     pub(super) fn tls(&self) -> io::Result<Option<rustls::ClientConnection>> {
         self.tls.as_ref().map(Connector::connect).transpose()
@@ -152,7 +152,7 @@ impl Address {
         matches!(self.info.addr(), ConnectionAddr::TcpTls { .. })
     }
 
-    /// Whether it is a path.
+    /// Returns true if the URL has a socket's path in place of a host.
     pub(super) fn is_socket(&self) -> bool {
         matches!(self.info.addr(), ConnectionAddr::Unix(_))
     }
@@ -163,7 +163,7 @@ impl Address {
         self.written_host().map(|(host, port)| (host.trim_end_matches('.'), port))
     }
 
-    /// The same, as the URL has it.
+    /// Host and port as the URL has them.
     fn written_host(&self) -> Option<(&str, u16)> {
         match self.info.addr() {
             ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
@@ -173,7 +173,7 @@ impl Address {
         }
     }
 
-    /// Whether the two lead to one server for certain. A database number is no difference: two
+    /// Returns true if both certainly lead to one server. The database number does not matter: two
     /// databases of one server fail together.
     pub(crate) fn same_server(&self, other: &Self) -> bool {
         match (self.host(), other.host()) {
@@ -193,17 +193,17 @@ impl Address {
         &self.info
     }
 
-    /// The addresses of its host, each for itself, as the system has sorted them. A lookup takes `timeout` at most.
+    /// One copy for each address of the host, in the order of the system. A lookup takes `timeout` at most.
     pub(super) fn each(&self, timeout: Duration) -> io::Result<Vec<Self>> {
         self.apart(|host, port| self.addresses.look_up(host, port, timeout))
     }
 
-    /// The same, the most promising one first.
+    /// One copy for each address of the host, the most promising one first.
     pub(super) fn in_order(&self, timeout: Duration) -> io::Result<Vec<Self>> {
         self.apart(|host, port| self.addresses.in_order(host, port, timeout))
     }
 
-    /// It is the only one where there is nothing to look up.
+    /// One copy for each address that `look_up` returns; a single copy if there is nothing to look up.
     fn apart(
         &self,
         look_up: impl FnOnce(&str, u16) -> io::Result<Vec<SocketAddr>>,
@@ -213,25 +213,25 @@ impl Address {
         Ok(look_up(host, port)?.into_iter().map(|address| self.at(address)).collect())
     }
 
-    /// Where that one of its addresses is meant.
+    /// A copy that means this one address of the host.
     pub(super) fn at(&self, address: SocketAddr) -> Self {
         Self { only: Some(address), ..self.clone() }
     }
 
-    /// Where to connect to, unless its host has to be looked up.
+    /// The address to connect to; `None` if the host must be looked up.
     pub(super) fn socket_address(&self) -> Option<SocketAddr> {
         let (host, port) = self.written_host()?;
         self.only.or_else(|| Some(SocketAddr::new(host.parse().ok()?, port)))
     }
 
-    /// It was tried in vain: see [`Addresses::has_failed`].
+    /// Notes that this address was tried in vain: see [`Addresses::has_failed`].
     pub(super) fn has_failed(&self) {
         if let Some(address) = self.only {
             self.addresses.has_failed(address);
         }
     }
 
-    /// Its server is of use: see [`Addresses::has_answered`].
+    /// Notes that the server at this address is usable: see [`Addresses::has_answered`].
     pub(super) fn has_answered(&self) {
         if let Some(address) = self.only {
             self.addresses.has_answered(address);
@@ -253,7 +253,7 @@ fn has_another(rest: &str) -> bool {
     SCHEMES.iter().any(|scheme| rest.contains(&format!("{scheme}://")))
 }
 
-/// What is wrong with a URL that has a fragment.
+/// The fault of a URL that has a fragment.
 fn wrong_fragment(fragment: &str, scheme: &str) -> Cow<'static, str> {
     match fragment {
         "insecure" if is_tls(scheme) => format!(
@@ -273,7 +273,7 @@ fn is_known(scheme: &str) -> bool {
     SCHEMES.iter().any(|known| known.eq_ignore_ascii_case(scheme))
 }
 
-/// Whether `url` is one of this scheme, in upper or lower case.
+/// Returns true if `url` has this scheme, in upper or lower case.
 fn starts_with(url: &str, scheme: &str) -> bool {
     url.split_once("://").is_some_and(|(start, _)| start.eq_ignore_ascii_case(scheme))
 }

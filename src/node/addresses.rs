@@ -1,4 +1,4 @@
-//! The addresses that the name of a node's host stands for: looked up, and in the order in which they are tried.
+//! The addresses of a node's host name: their lookup, and the order in which they are tried.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -12,16 +12,16 @@ use parking_lot::{Condvar, Mutex};
 use crate::clock;
 use crate::core::base::{Time, rounded};
 
-/// The most addresses of one name that are known.
+/// Most addresses that are kept of one name.
 const MOST: usize = 64;
 
-/// For how long what was looked up is good for a connection that comes only after the lookup has ended.
+/// Time for which a later connection may use a result that came too late for every waiting caller.
 const FRESH: Duration = Duration::from_secs(10);
 
 /// The result of a lookup.
 type Found = Result<Vec<SocketAddr>, (io::ErrorKind, String)>;
 
-/// The addresses of one host, for all connections there.
+/// The addresses of one host, shared by all connections to it.
 #[derive(Debug, Default)]
 pub(super) struct Addresses {
     lookup: Mutex<Lookup>,
@@ -29,17 +29,17 @@ pub(super) struct Addresses {
     tried: Mutex<Tried>,
 }
 
-/// The tries to connect, by their results.
+/// The results of the connection attempts.
 #[derive(Debug, Default)]
 struct Tried {
-    /// The address whose server was of use last.
+    /// The address whose server was usable last.
     answered: Option<SocketAddr>,
-    /// The addresses that were tried in vain since then, the last one at the end.
+    /// The addresses that were tried in vain since then, the latest one at the end.
     in_vain: Vec<SocketAddr>,
 }
 
 impl Tried {
-    /// The one that has answered comes first, and the last one that was tried in vain at the end. The system's order stays otherwise.
+    /// Sort key: the address that answered comes first, those tried in vain come last, the latest at the end. Others keep order.
     fn place(&self, address: SocketAddr) -> usize {
         match self.in_vain.iter().position(|it| *it == address) {
             _ if self.answered == Some(address) => 0,
@@ -52,15 +52,15 @@ impl Tried {
 #[derive(Debug, Default)]
 struct Lookup {
     goes_on: bool,
-    /// So many wait for it.
+    /// Number of callers that wait for the lookup.
     waiting: usize,
-    /// The result of the last one.
+    /// The result of the last lookup.
     found: Option<Found>,
-    /// When it has found that, if nobody waited for it any more.
+    /// End of the last lookup, if no caller waited for it any more.
     too_late_at: Option<Time>,
 }
 
-/// A name was not looked up in time. The system's lookup cannot be ended.
+/// A lookup of a name that did not end in time. The system's lookup cannot be cancelled.
 #[derive(Debug)]
 pub(super) struct SlowLookup(Duration);
 
@@ -72,7 +72,7 @@ impl fmt::Display for SlowLookup {
 
 impl StdError for SlowLookup {}
 
-/// A name was not looked up, for want of a thread to do it on.
+/// A lookup for which no thread could be started.
 #[derive(Debug)]
 pub(super) struct NoThread(io::Error);
 
@@ -98,7 +98,7 @@ impl Addresses {
         Ok(addresses)
     }
 
-    /// That one was tried in vain. It comes last from now on, until its server is of use.
+    /// Notes that `address` was tried in vain. It comes last from now on, until a server of the host is usable.
     pub(super) fn has_failed(&self, address: SocketAddr) {
         let mut tried = self.tried.lock();
         tried.answered = tried.answered.filter(|it| *it != address);
@@ -109,13 +109,13 @@ impl Addresses {
         tried.in_vain.push(address);
     }
 
-    /// Its server is of use.
+    /// Notes that the server at `address` is usable. Earlier tries in vain no longer count.
     pub(super) fn has_answered(&self, address: SocketAddr) {
         *self.tried.lock() = Tried { answered: Some(address), in_vain: Vec::new() };
     }
 
-    /// The addresses of the host, as the system has sorted them. Looked up on a thread of its own, since a resolver may take far
-    /// longer than anybody can wait. There is one lookup at a time, and who comes while it goes on waits for the same one.
+    /// The addresses of the host, in the order of the system. The lookup has its own thread, since a resolver may take far
+    /// longer than any caller can wait. There is one lookup at a time; callers that come meanwhile wait for its result.
     pub(super) fn look_up(
         self: &Arc<Self>,
         host: &str,
@@ -125,7 +125,7 @@ impl Addresses {
         let until = clock::now().after(timeout);
         let mut lookup = self.lookup.lock();
         if !lookup.goes_on {
-            // The next one would be too late as well.
+            // A new lookup would be too late as well.
             if lookup.too_late_at.take().is_some_and(|at| clock::now().since(at) < FRESH) {
                 return lookup.found();
             }
@@ -210,7 +210,7 @@ mod tests {
         assert_eq!(addresses.tried.lock().in_vain.len(), MOST);
     }
 
-    /// Nobody is held by a lookup for longer than he has, and what it finds at last is used.
+    /// No caller waits for a lookup longer than its timeout, and a late result is used.
     #[test]
     fn a_slow_lookup_holds_nobody_and_is_not_in_vain() {
         let addresses = Arc::new(Addresses::default());

@@ -1,4 +1,4 @@
-//! What is known of the nodes' admission, and how it is said.
+//! The known admission state of the nodes, and the messages about it.
 
 use std::sync::Arc;
 
@@ -12,11 +12,11 @@ use crate::terms::{ANOTHER_CONFIGURATION, REPLACING_A_MASTER};
 
 pub(super) struct AdmissionView {
     pub(super) admission: Admission,
-    /// What was told of each node last.
+    /// The last reported state of each node.
     told: Vec<NodeState>,
-    /// The nodes that refused to be probed, or to have their mark changed.
+    /// The refusal of each node that refused a probe, or a change of its mark.
     pub(super) refusals: Vec<Option<NodeFault>>,
-    /// Where each node keeps its mark.
+    /// The key of the mark on each node.
     key: Vec<u8>,
     names: Arc<[Arc<str>]>,
 }
@@ -37,7 +37,7 @@ impl AdmissionView {
         }
     }
 
-    /// `seen` hands in what was seen of the node. Returns true if that changes anything for those who have to do with the others.
+    /// Applies `seen`, which hands in an observation of the node. Returns true if that changes anything for callers of other nodes.
     pub(super) fn seen(&mut self, node: usize, seen: impl FnOnce(&mut Admission)) -> bool {
         self.refusals[node] = None;
         let before = self.admission.known_to_all();
@@ -45,8 +45,8 @@ impl AdmissionView {
         self.admission.known_to_all() != before
     }
 
-    /// The nodes whose state was not told yet, with that state and what it means. Of a node that cannot be
-    /// reached it is told that it cannot.
+    /// The nodes whose state was not reported yet, with that state and its meaning. A node that cannot be
+    /// reached is reported as such elsewhere.
     pub(super) fn news(&mut self) -> Vec<(NodeState, NodeFault)> {
         let mut news = Vec::new();
         for node in 0..self.names.len() {
@@ -59,7 +59,7 @@ impl AdmissionView {
         news
     }
 
-    /// What is wrong with a node that is no master, as its last probe shows.
+    /// The fault of a node that is no master, by its last probe.
     pub(super) fn no_master(&self, node: usize) -> Option<NodeFault> {
         let node_state = self.admission.node_state(node);
         let cause = match node_state {
@@ -77,12 +77,12 @@ impl AdmissionView {
             Grants::Under(mark) => return Ok(mark.to_owned()),
             Grants::Nothing => {}
         }
-        // Not its past is in the way then.
+        // Then the refusal is the reason, and not the node's past.
         if let Some(fault) = &self.refusals[node] {
             return Err(Undelivered::new(Failure::Error, fault.clone(), true));
         }
         let fault = self.fault_of(node);
-        // It does not end by itself, as a quarantine does.
+        // This state does not end by itself, as a quarantine does.
         let failure = match self.admission.node_state(node) {
             NodeState::SeveralServers => Failure::Error,
             _ => Failure::NotAdmitted,
@@ -90,7 +90,7 @@ impl AdmissionView {
         Err(Undelivered { failure, fault })
     }
 
-    /// Why the node's word does not count for locks that are held, if it does not.
+    /// The reason why the node's answers do not count for held locks, if they do not.
     pub(super) fn not_serving(&self, node: usize) -> Option<NodeFault> {
         if self.admission.serves_holders(node) {
             return None;
@@ -98,7 +98,7 @@ impl AdmissionView {
         Some(self.refusals[node].clone().unwrap_or_else(|| self.fault_of(node)))
     }
 
-    /// The fault for which the node cannot be used. Quarantine is none, nor is a node that is not known well enough yet.
+    /// The fault that makes the node unusable. A quarantine is no such fault, nor is a node that is not known well enough yet.
     pub(super) fn problem(&self, node: usize) -> Option<NodeFault> {
         match self.admission.node_state(node) {
             NodeState::Admitted | NodeState::Quarantined(_) => None,
@@ -111,7 +111,7 @@ impl AdmissionView {
         }
     }
 
-    /// What is wrong with the nodes for whose sake no lock may be taken anywhere, if there are any.
+    /// The faults of the nodes because of which no lock may be taken on any node, if there are such nodes.
     pub(super) fn conflict(&self) -> Option<Vec<NodeFault>> {
         self.admission.conflict()?;
         let faults = (0..self.names.len()).filter_map(|node| {
@@ -122,7 +122,7 @@ impl AdmissionView {
         Some(faults.collect())
     }
 
-    /// What keeps those nodes from granting that are in quarantine.
+    /// The reasons why the nodes in quarantine do not grant.
     pub(super) fn quarantined(&self) -> Vec<NodeFault> {
         let quarantined = (0..self.names.len())
             .filter(|node| matches!(self.admission.node_state(*node), NodeState::Quarantined(_)));
@@ -139,7 +139,7 @@ impl AdmissionView {
         others.any(|other| self.admission.is_marked_admitted(other))
     }
 
-    /// What a node's state means, and what to do about it.
+    /// The meaning of a node's state, and what to do about it.
     pub(super) fn what(&self, node: usize, node_state: &NodeState) -> String {
         let key = ident::text(&self.key);
         match node_state {

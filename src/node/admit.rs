@@ -1,4 +1,4 @@
-//! The script that probes a node and changes its mark: its call, and how its reply reads.
+//! The script that probes a node and changes its mark: its call, and the parsing of its reply.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::error::NodeFault;
 
 pub(super) static ADMIT: Script = Script::new(include_str!("../../lua/node/admit.lua"));
 
-/// A probe the node whose mark is at `key`, with that change.
+/// The request that probes the node whose mark is at `key`, and makes `change` if there is one.
 pub(crate) fn request(key: &[u8], change: Option<&Change>) -> Request {
     Request::new(
         &ADMIT,
@@ -31,8 +31,8 @@ fn text(text: Option<&str>) -> Part<'_> {
     Part::Bytes(text.unwrap_or_default().as_bytes())
 }
 
-/// Probes the server behind `connection`, and changes nothing. It has `timeout` for the answer. The inner fault is the server's own
-/// word, such as that the user may run no scripts.
+/// Probes the server behind `connection`, and changes nothing. The answer may take `timeout`. The inner fault is the server's own
+/// answer, such as that the user may run no scripts.
 pub(super) fn ask(
     connection: &mut Connection,
     key: &[u8],
@@ -44,7 +44,7 @@ pub(super) fn ask(
     connection.write(&bytes)?;
     let reply = match connection.read(sent.after(timeout)) {
         Ok(reply) => reply,
-        // It is loading, or busy.
+        // The server is loading, busy or silent.
         Err(Broken { fault, in_step: true, closed: false }) => return Ok(Err(fault)),
         Err(broken) => return Err(broken),
     };
@@ -57,8 +57,8 @@ pub(super) fn ask(
     })
 }
 
-/// What was seen by a probe that was sent and answered then; `None` if no server that we know answers like
-/// this.
+/// The findings of a probe that was sent and answered at these times; `None` if no server that we know
+/// answers like this.
 pub(crate) fn read(value: &Value, sent: Time, received: Time) -> Option<Probe> {
     let Value::List(fields) = value else { return None };
     let [
@@ -96,7 +96,7 @@ pub(crate) fn read(value: &Value, sent: Time, received: Time) -> Option<Probe> {
     Some(probe)
 }
 
-/// What `TIME` says, to a question that was sent and answered then.
+/// The clock offset by an answer to `TIME`, which was sent and answered at these times.
 pub(super) fn offset(
     seconds: &str,
     microseconds: &str,

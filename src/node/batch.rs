@@ -1,13 +1,13 @@
-//! The bytes of a call that makes one request, or several in one step; and what a batch has answered.
+//! The bytes of a call that makes one request, or several in one step; and the answers of a batch.
 
 use super::job::Job;
 use super::request::{Request, Script, Value, write_bytes, write_number};
 use crate::core::link::{Answers, Form};
 
-/// A run's script, and how many keys, arguments and calls there are.
+/// Arguments before those of a run's requests: its script, and its numbers of keys, arguments and calls.
 const RUN_HEAD: usize = 4;
 
-/// Returns the answers of a batch of so many requests; an error, if no batch of ours answers so.
+/// Returns the answers of a batch of `requests` requests; as an error, a value that no batch of ours answers.
 pub(crate) fn answers(value: Value, requests: usize) -> Result<Answers<Value>, Value> {
     let alone = |answer: &Value| matches!(answer, Value::Text(text) if text == "alone");
     let ours = |answer: &Value| matches!(answer, Value::Int(_) | Value::List(_));
@@ -23,7 +23,7 @@ pub(crate) fn answers(value: Value, requests: usize) -> Result<Answers<Value>, V
     }
 }
 
-/// Appends the call that makes `jobs` on a node that keeps its mark at `mark_key`: one of them, or several by `batch`.
+/// Appends the call that makes `jobs` on a node with its mark at `mark_key`: one job, or several by `batch`.
 /// Locks are granted under `mark`.
 pub(super) fn write(
     jobs: &[Job],
@@ -46,7 +46,7 @@ pub(super) fn write(
     }
 }
 
-/// Whether one head does for both.
+/// Returns true if both requests fit into one run.
 fn are_alike(a: &Request, b: &Request) -> bool {
     a.script() == b.script() && a.counts() == b.counts()
 }

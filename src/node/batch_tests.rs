@@ -1,4 +1,4 @@
-//! A batch answers what its calls answer one by one, and leaves what they leave.
+//! A batch gives the same answers and leaves the same data as its calls one by one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -86,7 +86,7 @@ fn a_call() -> impl Strategy<Value = Call> {
     ]
 }
 
-/// A caller that has just come, or one with a priority, which reserves the lock or does not.
+/// A new caller, or one with a priority, with or without a reservation.
 fn a_wait() -> impl Strategy<Value = Waits> {
     let reservation = (0_u64..4, prop_oneof![Just(0), 1_000_u64..2_000]).prop_map(|(id, ms)| {
         let priority = Priority { began_ms: 5, id };
@@ -96,7 +96,7 @@ fn a_wait() -> impl Strategy<Value = Waits> {
         .prop_map(|reservation| Waits { reservation, ..Waits::default() })
 }
 
-/// What may be on a node already.
+/// A command that puts data on a node before the test.
 fn a_command() -> impl Strategy<Value = Vec<Vec<u8>>> {
     let key = prop_oneof![
         (0..NAMES.len()).prop_map(|name| NAMES[name].to_vec()),
@@ -107,14 +107,14 @@ fn a_command() -> impl Strategy<Value = Vec<Vec<u8>>> {
         if text {
             vec![b"SET".to_vec(), key, value.into(), b"PX".to_vec(), b"30000".to_vec()]
         } else {
-            // Sometimes of those who read.
+            // Sometimes the mode of a read lock.
             let field = if value == "one" { ["mode", "read"] } else { ["field", value] };
             [b"HSET".to_vec(), key].into_iter().chain(field.map(Into::into)).collect()
         }
     })
 }
 
-/// A node with that on it, where somebody listens for the releases of the first name.
+/// A node on which the commands have run, with a listener for the releases of the first name.
 fn node(commands: &[Vec<Vec<u8>>]) -> Engine {
     let mut engine = Engine::new(&"a".repeat(40));
     let mark = [b"SET", MARK_KEY, MARK.as_bytes()].map(<[u8]>::to_vec);
@@ -134,20 +134,20 @@ fn value(reply: Reply) -> Value {
     }
 }
 
-/// A request under the mark of the node, as its connection has it.
+/// The job of a request that takes a lock, as a connection has it.
 fn job(request: &Arc<Request>) -> Job {
     let (request, sink) = (request.clone(), None);
     let asked = Asked { node: 0, request, sink, unanswered: None, untold: None };
     Job::new(asked, Purpose::Taking)
 }
 
-/// How many requests each call makes that is written for these, and by which batch.
+/// The number of requests of each call that is written for these jobs, and the batch script that makes them.
 fn calls_of(jobs: &[Job], together: bool) -> Vec<(usize, Option<&'static Script>)> {
     let calls = calls(jobs, together, |_| Form::Sha).into_iter();
     calls.map(|call| (call.requests, call.is_batch().then_some(call.script))).collect()
 }
 
-/// What the requests are answered when they are written as `together` says; `None`: make it alone.
+/// The answers to the requests, written as `together` says; `None` for a request that must be made alone.
 fn run(
     engine: &mut Engine,
     requests: &[Arc<Request>],
@@ -205,7 +205,7 @@ proptest! {
     }
 }
 
-/// Found by the test above: the fence that the batch has read for the second call is not what the first call made of it.
+/// Found by the test above: the first call changes the fence that the batch has read before for the second call.
 #[test]
 fn what_an_earlier_call_of_the_batch_made_a_number_is_one() {
     let extend = |ttl| Call::Extend { name: 1, owner: 2, number: Some(1), ttl, late: false };
@@ -235,13 +235,13 @@ fn few_calls_are_made_one_by_one_and_many_at_once() {
     let many: Vec<_> = (0..WORTH_IT).map(|_| Arc::new(release("one"))).collect();
     assert_eq!(sizes(&many, true), [WORTH_IT]);
     assert_eq!(sizes(&many, false), vec![1; WORTH_IT]);
-    // What is in no batch stays where it is.
+    // A call that fits into no batch keeps its place.
     let mixed: Vec<_> = many.into_iter().chain([Arc::new(confirm())]).chain(few).collect();
     assert_eq!(sizes(&mixed, true).first(), Some(&WORTH_IT));
     assert_eq!(sizes(&mixed, true).len(), 1 + 1 + (WORTH_IT - 1));
 }
 
-/// One write has a batch for each kind, one behind the other.
+/// One write has one batch for each kind, one after the other.
 #[test]
 fn calls_of_several_kinds_are_made_by_a_batch_of_each() {
     // Each kind has names of its own.
@@ -266,7 +266,7 @@ fn calls_of_several_kinds_are_made_by_a_batch_of_each() {
     assert!(!together.keys(NOW).iter().any(|key| is_lock(&key.key)));
 }
 
-/// The releases in it are made before what came behind them, however often the batch is made again.
+/// The batch goes last, so that no call that came after its releases overtakes them, however often it is made again.
 #[test]
 fn the_batch_is_the_last_of_a_write() {
     let confirm = EXCLUSIVE.confirm(&names(&[NAMES[0]]), OWNERS[0], 7).expect("it has numbers");
@@ -278,13 +278,13 @@ fn the_batch_is_the_last_of_a_write() {
     put_in_order(&mut written);
     let calls = calls_of(&written, true);
     assert_eq!(calls.iter().map(|call| call.0).collect::<Vec<_>>(), [1, 6]);
-    // In the order in which they came.
+    // The batch keeps the order in which its requests came.
     requests.remove(3);
     let in_batch = written.iter().skip(1).map(|job| Arc::as_ptr(&job.request.request));
     assert!(in_batch.eq(requests.iter().map(Arc::as_ptr)));
 }
 
-/// The places that requests have in one write, by the order in which they came.
+/// The requests by their places in `came`, in the order in which one write has them.
 fn order(came: &[Arc<Request>]) -> Vec<usize> {
     let mut written: Vec<_> = came.iter().map(job).collect();
     put_in_order(&mut written);
@@ -304,7 +304,7 @@ fn a_script_that_goes_last_is_behind_the_batch() {
     assert_eq!(without(&[Mechanism::BatchesGoLast], || order(&came)), [1, 2, 0]);
 }
 
-/// Another kind's calls are another call, whose answers have other shapes.
+/// Calls of another kind go into another batch, as their answers have other shapes.
 #[test]
 fn each_kind_has_a_batch_of_its_own() {
     static OTHERS_BATCH: Script = Script::new("return 2");

@@ -1,4 +1,4 @@
-//! The script that checks whether a node is as a probe has seen it: its call, and how its reply reads.
+//! The script that checks if a node is as a probe has seen it: its call, and the parsing of its reply.
 
 use super::admit::offset;
 use super::request::{Part, Request, Script, Value};
@@ -15,7 +15,7 @@ pub(crate) fn request(key: &[u8], as_seen: &AsSeen) -> Request {
     Request::new(&CHECK, 1, &parts)
 }
 
-/// What a check that was sent and answered then has found; `None` if no server that we know answers like this.
+/// The findings of a check that was sent and answered at these times; `None` if no server that we know answers like this.
 pub(crate) fn read(value: &Value, sent: Time, answered: Time) -> Option<Checked> {
     let Value::List(fields) = value else { return None };
     match fields.as_slice() {

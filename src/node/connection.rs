@@ -22,48 +22,48 @@ use crate::error::{Cause, NodeFault};
 /// Asks a server for its clock.
 pub(super) const TIME: &[u8] = b"*1\r\n$4\r\nTIME\r\n";
 
-/// Asks a server which of its connections this is.
+/// Asks a server for its number of this connection.
 const CLIENT_ID: &[u8] = b"*2\r\n$6\r\nCLIENT\r\n$2\r\nID\r\n";
 
-/// Appends the command that ends another connection to the server, by its count.
+/// Appends the command that ends another connection to the server, by the server's number of it.
 pub(super) fn write_end(id: u64, buffer: &mut Vec<u8>) {
     redis::cmd("CLIENT").arg(&["KILL", "ID"]).arg(id).write_packed_command(buffer);
 }
 
-/// The longest that a write may take which nobody waits for.
+/// Time limit of a write for which no caller waits.
 const FINAL_RELEASES_TIMEOUT: Duration = Duration::from_millis(10);
 
 pub(super) struct Connection {
     pub(super) wire: Wire,
     pub(super) address: Address,
-    /// The longest that the server may take for a write.
+    /// Time limit of a write to the server.
     timeout: Duration,
-    /// The server's clock, as it was when the connection was made.
+    /// The server's clock at the time when the connection was made.
     clock: Option<Offset>,
-    /// Which run of which server this is.
+    /// The id of the server's present run.
     run_id: String,
-    /// The number of this connection by the server's count, if we may know: it is never given to another one.
+    /// The server's number of this connection, if the user may ask for it. The server never gives it to another one.
     id: Option<u64>,
     /// The policy by which the server may drop keys of locks when its memory is full.
     evicts: Option<String>,
-    /// Nothing was read yet, so that the TLS handshake may not be over.
+    /// True while nothing was read: the TLS handshake may not be over yet.
     fresh: bool,
 }
 
-/// What came back for one command.
+/// The answer to one command.
 pub(super) enum Reply {
     Value(Value),
     /// The server does not know the script; it did nothing.
     NoScript,
-    /// The server answered with an error, and the connection is as good as before.
+    /// The server answered with an error. The connection stays usable.
     Error(NodeFault),
 }
 
-/// The connection cannot be used any more.
+/// The fault of a connection that cannot be used any more.
 pub(super) type Broken = link::Broken<NodeFault>;
 
 impl Connection {
-    /// Connects to the one address that is meant, logs in and makes sure that what answers is a server that we can use. Each
+    /// Connects to the one address that is meant, logs in and checks that the server is one that we can use. Each
     /// step takes `timeout` at most.
     pub(super) fn open_at(address: &Address, timeout: Duration) -> Result<Self, NodeFault> {
         let wire = Wire::connect(address, timeout, timeout + GRACE)
@@ -71,7 +71,7 @@ impl Connection {
         Self::over(wire, address, timeout)
     }
 
-    /// As [`open_at`](Self::open_at), over a connection that is there.
+    /// Like [`open_at`](Self::open_at), over an existing connection.
     pub(super) fn over(
         mut wire: Wire,
         address: &Address,
@@ -97,11 +97,11 @@ impl Connection {
         Opened { run: self.run_id.clone(), id: self.id }
     }
 
-    /// The answer to `CLIENT ID`.
+    /// Reads the answer to `CLIENT ID`.
     fn read_client_id(&mut self, deadline: Time) -> Result<Option<u64>, Broken> {
         Ok(match self.read_any(deadline)? {
             Reply::Value(Value::Int(id)) => u64::try_from(id).ok(),
-            // The user may not ask.
+            // The user may not run this command.
             _ => None,
         })
     }
@@ -121,7 +121,7 @@ impl Connection {
     pub(super) fn write(&mut self, bytes: &[u8]) -> Result<(), Broken> {
         let until = clock::now().after(self.timeout);
         self.wire.write(bytes, until).map_err(|error| {
-            // A server that refuses our certificate says so, and closes: the reason is still to be read.
+            // A server that refuses our certificate sends the reason and closes: the reason is still unread.
             let closed = error.is_connection_dropped();
             let reason = if closed && self.fresh && self.address.is_tls() {
                 let failed = |unread| match unread {
@@ -138,12 +138,12 @@ impl Connection {
         })
     }
 
-    /// The next answer of a script. The server has until `deadline` for all of it; a read in progress
-    /// then may take another timeout.
+    /// Reads the next answer of a script. All of it must come by `deadline`; a read in progress at that
+    /// time may take another timeout.
     pub(super) fn read(&mut self, deadline: Time) -> Result<Reply, Broken> {
         match self.read_any(deadline)? {
-            // No script of ours answers anything else. One answer too many would shift all later
-            // ones by one, and a refusal could be taken for a grant.
+            // Our scripts answer nothing else. One answer too many would shift all later ones by one,
+            // and a refusal could be taken for a grant.
             Reply::Value(value) if !matches!(value, Value::Int(_) | Value::List(_)) => {
                 Err(self.strange(&value))
             }
@@ -151,7 +151,7 @@ impl Connection {
         }
     }
 
-    /// A script was answered with that, which none says.
+    /// The fault of an answer that no script of ours gives.
     pub(super) fn strange(&self, value: &Value) -> Broken {
         let what = format!(
             "a script was answered with {value}, which no script returns; is it a proxy, or something other \
@@ -161,7 +161,7 @@ impl Connection {
         Broken { fault, closed: false, in_step: false }
     }
 
-    /// Reads what has come, without waiting. Returns true if that is a whole answer, which the next read returns.
+    /// Reads the bytes that have come, without waiting. Returns true if they are a whole answer, which the next read returns.
     pub(super) fn has_answer(&mut self) -> Result<bool, Broken> {
         self.wire.has_answer().map_err(|unread| self.broken(unread))
     }
@@ -171,7 +171,7 @@ impl Connection {
             let response = self.wire.read(deadline);
             self.fresh &= response.is_err();
             return match response {
-                // Not an answer to anything.
+                // A pushed message answers no command.
                 Ok(redis::Value::Push { .. }) => continue,
                 Ok(redis::Value::ServerError(error)) => self.server_error(error),
                 Ok(value) => Ok(Reply::Value(value.into())),
@@ -180,20 +180,20 @@ impl Connection {
         }
     }
 
-    /// Writes to a server that has stopped answering, as far as that goes at once, and closes. What
-    /// is in its receive buffer runs when it wakes up, in this order.
+    /// Writes to a server that has stopped answering, as much as the socket takes at once, and closes.
+    /// The commands in the server's receive buffer run in this order when it wakes up.
     pub(super) fn final_releases(mut self, bytes: &[u8]) {
-        // Any failure leaves things as they are: the same bytes are kept for the reconnect.
+        // A failure does no harm: the same bytes are kept for the reconnect.
         if self.wire.set_write_timeout(FINAL_RELEASES_TIMEOUT).is_ok() {
             let _ = self.wire.write(bytes, clock::now().after(FINAL_RELEASES_TIMEOUT));
         }
     }
 
     fn check_server(&mut self, deadline: Time) -> Result<(), NodeFault> {
-        // PING, since a server that is loading or busy answers INFO.
+        // INFO is not enough: a server that is loading or busy answers it, but not PING.
         let mut commands = redis::cmd("PING").get_packed_command();
         commands.extend_from_slice(TIME);
-        // One after the other: servers before 7.0 know one section a call.
+        // One section for each call: servers before 7.0 take only one.
         for section in ["server", "cluster", "memory"] {
             redis::cmd("INFO").arg(section).write_packed_command(&mut commands);
         }
@@ -202,7 +202,7 @@ impl Connection {
         self.write(&commands).map_err(|broken| broken.fault)?;
         self.read_text(deadline)?;
         let clock = self.read_clock(sent, deadline);
-        // What is no Redis may know no TIME, and shall be told for what it is.
+        // A server other than Redis may not know TIME; the checks below find its own fault first.
         if let Err(broken) = &clock
             && broken.fault.cause() == Cause::Way
         {
@@ -235,7 +235,7 @@ impl Connection {
         }
     }
 
-    /// The answer to [`TIME`], which was written at `sent` or later.
+    /// Reads the answer to [`TIME`], which was written at `sent` or later.
     pub(super) fn read_clock(&mut self, sent: Time, deadline: Time) -> Result<Offset, Broken> {
         let value = match self.read_any(deadline)? {
             Reply::Value(value) => value,
@@ -245,7 +245,7 @@ impl Connection {
         if let Some(server_us) = microseconds(&value) {
             return Ok(Offset::new(server_us, sent, clock::now()));
         }
-        // No script answers anything like it, so this also tells an answer too many from none.
+        // No script answers anything like TIME, so this also detects a surplus answer.
         let what = format!(
             "TIME was answered with {value}; is it a proxy, or something other than Redis?"
         );
@@ -259,8 +259,8 @@ impl Connection {
         }
         let passing = PASSING.contains(&error.code());
         let fault = server_fault(&self.address, &RedisError::from(error));
-        // A state that passes is like a node that is down: what could not be done is kept, and the
-        // node is asked again when it is ready.
+        // A temporary state counts as a node that is down: unfinished requests are kept, and the node
+        // is asked again when it is ready.
         if passing {
             return Err(Broken { fault, closed: false, in_step: true });
         }
@@ -278,7 +278,7 @@ impl Connection {
     }
 }
 
-/// What a server's clock says: seconds, and microseconds of the next one.
+/// A server's clock in microseconds, by its answer: seconds, and microseconds of the present second.
 pub(super) fn microseconds(time: &Value) -> Option<i64> {
     let Value::List(parts) = time else { return None };
     let [Value::Text(seconds), Value::Text(microseconds)] = parts.as_slice() else { return None };
@@ -286,6 +286,6 @@ pub(super) fn microseconds(time: &Value) -> Option<i64> {
     seconds.checked_mul(1_000_000)?.checked_add(microseconds)
 }
 
-/// What a server says while it can do nothing, for a time.
+/// Error codes of a server that can do nothing for a time.
 pub(super) const PASSING: [&str; 6] =
     ["LOADING", "BUSY", "MASTERDOWN", "MISCONF", "NOREPLICAS", "READONLY"];

@@ -1,4 +1,4 @@
-//! What is said of a node that clients with another configuration use.
+//! Messages about a node that clients with another configuration use.
 
 use std::time::Duration;
 
@@ -8,14 +8,14 @@ use crate::terms::{
     REPLACING_A_MASTER, RESTART_QUARANTINE, Term,
 };
 
-/// What `max_ttl` was where nothing was set, in this version and in earlier ones.
+/// The defaults of `max_ttl` in this version and in earlier ones.
 const DEFAULTS: [Duration; 2] = [Duration::from_secs(10), Duration::from_secs(30)];
 
-/// The fault of a node at which several servers answer, and its mend.
+/// The fault of a node at which several servers answer, and its remedy.
 pub(crate) const SEVERAL_SERVERS: &str = "several servers answer under this address (a load balancer, or a name with several \
      addresses); each would vote, and none knows the locks of the others: give each server its own address";
 
-/// What is different, and what to do about it. The nodes keep their marks at `key`.
+/// The message about the differences and what to do about them. The nodes keep their marks at `key`.
 pub(super) fn told(ours: &Configuration, theirs: &Configuration, key: &str) -> String {
     let mut differences = Vec::new();
     let mut sections = Vec::new();
@@ -56,7 +56,7 @@ fn named(setting: Setting) -> String {
     }
 }
 
-/// Where the steps are for another value of that setting.
+/// The section with the steps to another value of that setting.
 fn section(setting: Setting, ours: &Configuration, theirs: &Configuration) -> Term {
     match setting {
         Setting::Nodes if ours.nodes.min(theirs.nodes) == 1 => ONE_TO_THREE,

@@ -1,9 +1,9 @@
 //! The connections that a caller drives itself, for one request to each node. It writes to all nodes and reads their answers on
 //! its own thread: no thread is woken between its call and the verdict.
 //!
-//! It does so only while it is alone: nobody else drives any of them, and nothing waits in front of them. Whatever goes beyond one
-//! write and its answers is left to the nodes' workers, which are woken for it. Where a node is far away or slow, the caller lets go
-//! of all connections as soon as anything else comes for any node: see [`Recall`].
+//! It does so only while it is alone: no other caller drives any of them, and nothing waits in front of them. The nodes' workers are
+//! woken for all that goes beyond one write and its answers. If a node is far away or slow, the caller lets go of all connections
+//! as soon as anything else comes for any node: see [`Recall`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,29 +21,29 @@ use crate::clock;
 use crate::core::base::Time;
 use crate::core::link::Repetition;
 
-/// The longest that a caller waits for nodes whose connections it drives, while it has asked others by their workers. Then it
-/// leaves all of them to the workers. Without others, nodes that take longer are slow: see [`Recall`].
+/// Time limit of a wait for the nodes that a caller drives, if it has asked others through their workers. Then it leaves all nodes
+/// to the workers. Without others, nodes that take longer are slow: see [`Recall`].
 const BESIDES: Duration = Duration::from_millis(1);
 
-/// The time for which a caller looks for answers before it sleeps.
+/// Time for which a caller polls for answers before it sleeps.
 const LOOK: Duration = Duration::from_micros(80);
 
-/// A caller that asks the nodes and waits for them, and the connections that it drives itself. Dropping it leaves answers that are
-/// still on their way to the next caller, or to the workers a moment later.
+/// A caller that asks the nodes and waits for them, and the connections that it drives itself. Dropping it leaves outstanding
+/// answers to the next caller, or to the workers a moment later.
 pub(crate) struct Driven<'a> {
     caller: Caller<'a>,
     links: Vec<DrivenLink<'a>>,
-    /// Other nodes' workers were asked as well, and the caller does not hear at once what these answer.
+    /// True if workers of other nodes were asked as well. The caller does not hear at once what these nodes answer.
     others_asked: bool,
-    /// It counts as one that drives connections.
+    /// True while it counts as one that drives connections.
     drives: bool,
-    /// One of the nodes is far away, or one wait for them was in vain: of [`BESIDES`], as a rule.
+    /// True if a node is far away, or if one wait for the nodes was in vain, mostly one of [`BESIDES`].
     is_slow: bool,
-    /// It waits for this along with the answers.
+    /// The recall that it waits for along with the answers.
     recall: Option<&'a Recall>,
 }
 
-/// Counts itself while it lives.
+/// A caller that is counted while it lives.
 struct Caller<'a>(&'a NodeSet);
 
 struct DrivenLink<'a> {
@@ -59,13 +59,12 @@ pub(crate) enum Carried {
     Further,
     /// Nothing has come in that time.
     Nothing,
-    /// There is nothing more to drive here: all is answered, or is for the workers.
+    /// Nothing is left to drive: all is answered, or left to the workers.
     Over,
 }
 
 impl<'a> Driven<'a> {
-    /// Takes the connections of those `nodes` that are meant, as far as they are not in use, if the caller is alone. `None` without
-    /// nodes.
+    /// Takes the unused connections of those `nodes` that are meant, if the caller is alone. `None` without nodes.
     pub(crate) fn of(nodes: &'a [Node], is_meant: impl Fn(usize) -> bool) -> Option<Self> {
         let set = nodes.first()?.set();
         let is_alone = set.caller_comes();
@@ -98,7 +97,7 @@ impl<'a> Driven<'a> {
         }
     }
 
-    /// Has a node forget a lock, over its own connection if that was taken: see [`Node::release`].
+    /// Makes a node forget a lock, over its own connection if that was taken: see [`Node::release`].
     pub(crate) fn release(
         &mut self,
         node: &Node,
@@ -118,7 +117,7 @@ impl<'a> Driven<'a> {
         self.let_go(|link| link.progress != Progress::Rests);
     }
 
-    /// Lets go of the connections, and wakes the workers of those of which that is so.
+    /// Lets go of the connections, and wakes the workers of those for which `is_needed` returns true.
     fn let_go(&mut self, is_needed: impl Fn(&mut DrivenLink<'a>) -> bool) {
         if let Some(recall) = self.recall.take() {
             recall.stop_expecting();
@@ -132,12 +131,12 @@ impl<'a> Driven<'a> {
         }
     }
 
-    /// Takes in what has come. Returns true if that was anything.
+    /// Takes in the answers that have come. Returns true if there were any.
     pub(crate) fn take_in(&mut self) -> bool {
         self.links.iter_mut().fold(false, |come, link| link.advance() | come)
     }
 
-    /// Takes in what comes, once, for `at_most`.
+    /// Waits once for answers, for `at_most`, and takes them in.
     pub(crate) fn carry_on(&mut self, at_most: Duration) -> Carried {
         let rests = |link: &mut DrivenLink<'_>| link.progress == Progress::Rests;
         for mut link in self.links.extract_if(.., rests) {
@@ -155,7 +154,7 @@ impl<'a> Driven<'a> {
             return Carried::Over;
         }
         if at_most.is_zero() {
-            // This thread may not have run for a while.
+            // Answers may be there already: this thread may not have run for a while.
             return if self.take_in() { Carried::Further } else { Carried::Over };
         }
         let is_any_near = self.links.iter().any(|link| !link.driver.link.is_far());
@@ -175,7 +174,7 @@ impl<'a> Driven<'a> {
             has_come |= link.advance();
         }
         if is_recalled {
-            // Also if that was the last answer it needed: it may go on with these connections.
+            // Even after the last answer: the caller might go on with these connections.
             self.hand_over();
             return Carried::Over;
         }
@@ -187,8 +186,8 @@ impl<'a> Driven<'a> {
         }
     }
 
-    /// Returns true if it may not wait any more: the answers take longer than it waits, or something has come before it expected a
-    /// recall.
+    /// Returns true if the caller may not wait any longer: the answers take longer than it waits, or something came before it
+    /// expected a recall.
     fn has_to_let_go(&mut self) -> bool {
         if self.others_asked
             && self.links.iter().all(|link| link.driver.link.is_farther_than(BESIDES))
@@ -204,8 +203,8 @@ impl<'a> Driven<'a> {
         self.links.iter().any(|link| link.driver.has_waiting())
     }
 
-    /// Looks for answers for a moment, before the thread sleeps: to sleep and to be woken takes longer than a server nearby. Where
-    /// that is seldom of use, it is seldom done. Returns true if one has come.
+    /// Polls for answers for a moment before the thread sleeps: sleeping and waking up takes longer than a server nearby. Polls
+    /// seldom while that is seldom of use. Returns true if an answer has come.
     fn looks(&mut self) -> bool {
         let set = self.caller.0;
         if !set.looks.is_worth_it() {
@@ -216,7 +215,7 @@ impl<'a> Driven<'a> {
             let come = self.take_in();
             let now = clock::now();
             if come || until <= now {
-                // Another thread may have run meanwhile, for as long as it wanted.
+                // If another thread ran meanwhile for too long, the answer is no success of the poll.
                 set.looks.note(come && now < until.after(LOOK));
                 return come;
             }
@@ -249,7 +248,7 @@ impl DrivenLink<'_> {
         self.progress = self.driver.submit(job);
     }
 
-    /// Takes in what has come. Returns true if that was anything.
+    /// Takes in the answers that have come. Returns true if there were any.
     fn advance(&mut self) -> bool {
         let progress = self.driver.advance();
         self.progress = progress.unwrap_or(self.progress);
@@ -260,13 +259,13 @@ impl DrivenLink<'_> {
 /// The result of a wait.
 #[derive(Default)]
 struct Ready {
-    /// For each connection: there is something to be read.
+    /// For each connection: true if there is something to read.
     links: Vec<bool>,
-    /// The caller is to let go of all of them.
+    /// True if the caller must let go of all connections.
     is_recalled: bool,
 }
 
-/// Waits until one of the connections has something to be read, or until the caller is to let go of them, for `at_most`.
+/// Waits until a connection has something to read, or until the caller must let go of them, for `at_most`.
 #[cfg(unix)]
 fn wait_for_answers(links: &[DrivenLink<'_>], recall: Option<&Recall>, at_most: Duration) -> Ready {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -278,7 +277,7 @@ fn wait_for_answers(links: &[DrivenLink<'_>], recall: Option<&Recall>, at_most: 
     let waker = recall.and_then(Recall::waker);
     polled.extend(waker.map(|waker| PollFd::new(waker, PollFlags::IN)));
     let at_most = Timespec::try_from(at_most).ok();
-    // An error, as of a signal, is like a wait that was in vain.
+    // An error, as after a signal, counts as a wait in vain.
     let Ok(_) = poll(&mut polled, at_most.as_ref()) else { return Ready::default() };
     let mut is_ready = polled.iter().map(|it| !it.revents().is_empty());
     let links = is_ready.by_ref().take(sockets).collect();
@@ -290,7 +289,7 @@ fn wait_for_answers(links: &[DrivenLink<'_>], recall: Option<&Recall>, at_most: 
     Ready { links, is_recalled }
 }
 
-/// Here no caller drives a connection.
+/// No caller drives a connection on these systems.
 #[cfg(not(unix))]
 fn wait_for_answers(_: &[DrivenLink<'_>], _: Option<&Recall>, _: Duration) -> Ready {
     Ready::default()

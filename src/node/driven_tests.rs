@@ -1,4 +1,4 @@
-//! A caller that drives the connection to a node that is far away, or slow, while something else comes for it.
+//! A caller that drives the connection to a far or slow node while another request comes for the node.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -15,7 +15,7 @@ use crate::core::admission::{Configuration, Offset, Probe, Role};
 use crate::core::link::Via;
 use crate::node::Address;
 
-/// Nothing is waited for for longer.
+/// Time limit of every wait.
 const LIMIT: Duration = Duration::from_secs(60);
 
 static ECHO: Script = Script::new("return 1");
@@ -23,7 +23,7 @@ static ECHO: Script = Script::new("return 1");
 /// The answer to a request.
 const ANSWER: &[u8] = b":1\r\n";
 
-/// The answer to the question for the clock, which stands behind the requests of each write.
+/// The answer to TIME, which comes after the requests of each write.
 const CLOCK: &[u8] = b"*2\r\n$10\r\n1700000000\r\n$1\r\n0\r\n";
 
 /// The end of the handshake.
@@ -34,15 +34,15 @@ const KEY: &str = "the key";
 
 const MARK: &str = "the mark";
 
-/// A server that answers late, or only once it may.
+/// A server that answers late, or only when it is allowed to.
 #[derive(Default)]
 struct Server {
     is_silent: Mutex<bool>,
     changed: Condvar,
     late: Duration,
-    /// The connection that it has.
+    /// The present connection.
     stream: Mutex<Option<TcpStream>>,
-    /// The connections that it had.
+    /// Number of connections that have ended.
     ended: AtomicUsize,
 }
 
@@ -85,8 +85,8 @@ impl Server {
         }
     }
 
-    /// Ends the connection, as a server does that is restarted. What it was asked stays unanswered, and nothing can be written there
-    /// any more: it has not read all.
+    /// Ends the connection, like a server that is restarted. Its requests stay unanswered, and nothing can be written to it any more,
+    /// since it has not read all bytes.
     fn hang_up(&self) {
         let stream = self.stream.lock().take().expect("there is a connection");
         stream.shutdown(Shutdown::Both).expect("it was open");
@@ -102,7 +102,7 @@ impl Server {
     }
 }
 
-/// Takes what the server has heard to its end, as far as that is known, and returns the answers in order.
+/// Removes all known requests from what the server has heard, and returns their answers in order.
 fn answers(heard: &mut String) -> Vec<u8> {
     // The mark is refused, so that it is not asked for again.
     let refusal = b"-NOPERM it is not for you\r\n";
@@ -156,7 +156,7 @@ fn ask() -> Ask {
     Ask::Anyway(Arc::new(Request::new(&ECHO, 1, &[Part::Bytes(KEY.as_bytes())])))
 }
 
-/// A node so far away, and one that has answered its caller some times.
+/// Starts a node that answers so `late`, and a caller that it has answered a few times.
 fn node(late: Duration) -> (Arc<Server>, [Node; 1], Arc<Asker>) {
     let (server, port) = Server::start(late);
     let address = Address::parse(&format!("redis://127.0.0.1:{port}"), 1).expect("a URL");
@@ -181,7 +181,7 @@ fn node(late: Duration) -> (Arc<Server>, [Node; 1], Arc<Asker>) {
     (server, [node], asker)
 }
 
-/// Nothing has to be asked about the node for a while.
+/// Settles the node, so that nothing must be asked about it for a while.
 fn settle(set: &NodeSet, configuration: &Configuration) {
     let now = clock::now();
     let identity = Identity::new("run", "repl").expect("letters");
@@ -216,7 +216,7 @@ fn driving(nodes: &[Node]) -> Driven<'_> {
     driven
 }
 
-/// Says how far away the node is, however busy the machine was just now.
+/// Sets the distance of the node, so that a busy machine does not matter.
 fn is_so_far(driven: &mut Driven<'_>, distance: Duration) {
     driven.links[0].driver.link.measured(distance, clock::now());
     driven.is_slow = driven.links[0].driver.link.is_far();
@@ -233,7 +233,7 @@ fn a_caller_lets_go_when_something_else_comes_for_a_node_that_is_far_away_or_slo
             is_so_far(&mut driven, late);
             server.is_silent(true);
             driven.ask(&nodes[0], ask(), &asker);
-            // As a renewal does, or a guard that is dropped: before it waits, or meanwhile.
+            // A renewal or a dropped guard asks like this: before the caller waits, or meanwhile.
             let asks = || nodes[0].ask(ask(), &asker);
             std::thread::scope(|scope| {
                 if is_there {
@@ -275,13 +275,13 @@ fn a_caller_lets_go_also_with_the_last_answer_that_it_needs() {
 
 const FAR_AWAY: Duration = Duration::from_secs(2);
 
-/// A far node that is restarted while several writes are on their way there, and another one waits.
+/// A far node is restarted while two writes are on their way there, and a third one waits.
 #[test]
 fn a_connection_that_ends_under_a_caller_is_left_to_its_worker() {
     let (server, nodes, asker) = node(DISTANCES[1]);
     let mut driven = driving(&nodes);
     server.is_silent(true);
-    // Far enough for nothing to become due meanwhile.
+    // So far that nothing becomes due meanwhile.
     is_so_far(&mut driven, FAR_AWAY);
     let may_follow = |driven: &Driven<'_>| {
         let from = driven.links[0].driver.link.takes_more_from();

@@ -1,4 +1,4 @@
-//! Carries the connection to one node: it does what the machine of the connection says, for whoever holds it.
+//! The driver of the connection to one node: carries out what its machine says, for the worker or for a caller.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -26,20 +26,20 @@ use crate::core::link::{
 use crate::error::NodeFault;
 use crate::observe;
 
-/// The time for which answers that a caller does not need any more are left to the next one. Nobody is woken for them meanwhile.
+/// Time for which answers that a caller no longer needs are left to the next caller. No thread is woken for them meanwhile.
 pub(super) const LEFT: Duration = Duration::from_millis(5);
 
-/// A caller writes so many requests along with its own that have waited for the worker, and so many bytes in all: fewer behind a write
-/// that is not answered. A socket that has room takes them at once, also if the server hangs.
+/// Limits of a caller's write: requests that have waited for the worker and go along, bytes in all, and bytes behind a write that is
+/// not answered. A socket with room takes so many bytes at once, also if the server hangs.
 const MOST_TAKEN_ALONG: usize = 8;
 const MOST_AT_ONCE: usize = 6 * 1024;
 const MOST_BEHIND: usize = 2 * 1024;
 
-/// About as many bytes as a call has.
+/// Typical size of a call in bytes.
 const A_CALL: usize = 400;
 
-/// The connection to one node, with its machine. The node's [worker](super::worker) has it as a rule, or a caller that
-/// [drives it](super::driven) for one request.
+/// The connection to one node, with its machine. The node's [worker](super::worker) holds it most of the time; a caller that
+/// [drives it](super::driven) holds it for one request.
 pub(super) struct Driver {
     pub(super) node: usize,
     pub(super) address: Address,
@@ -48,26 +48,26 @@ pub(super) struct Driver {
     pub(super) shared: Arc<Shared>,
     /// The client's knowledge of all nodes.
     pub(super) set: Arc<NodeSet>,
-    /// Takes the grants that count once they are replicated.
+    /// Takes the grants that count only once they are replicated.
     confirmer: Option<Sender<Unreplicated>>,
     pub(super) link: Link<Asked, Question>,
     connection: Option<Connection>,
-    /// The node is usable over that connection.
+    /// True if the node is usable over the connection.
     pub(super) is_up: bool,
     /// The last question about the node.
     asks: Asks,
-    /// When a caller last drove it.
+    /// Time when a caller last drove it.
     driven_at: Option<Time>,
-    /// Answers are on their way that a caller has left: until then to the next caller, as a rule, and then to the worker.
+    /// Set if a caller has left outstanding answers. Until this time they are normally the next caller's, then the worker's.
     left_until: Option<Time>,
-    /// Others wait for the answers that are on their way, besides the caller that drives it.
+    /// True if others than the caller that drives it wait for outstanding answers.
     others_wait: bool,
-    /// A caller has found that the connection is of no use any more. What follows is for the worker.
+    /// The failure that a caller has found on the connection. The worker handles it.
     failed: Option<Broken>,
 }
 
 impl Driver {
-    /// Returns the driver of the node at that place, which has `timeout` for an answer. There is no connection yet.
+    /// Returns the driver of node number `node`, which has `timeout` for an answer. There is no connection yet.
     pub(super) fn new(
         node: usize,
         (address, timeout): (Address, Duration),
@@ -94,8 +94,8 @@ impl Driver {
         }
     }
 
-    /// Works until there is nothing to do at once. While callers meet, that includes the wait for answers: nobody else is to have
-    /// the connection then.
+    /// Works until nothing is left to do at once. While callers meet, that includes the wait for answers, since no other thread may
+    /// have the connection then.
     pub(super) fn work(&mut self) -> Next {
         if let Some(until) = self.left_until {
             let hurries = self.shared.hurries.load(Ordering::Relaxed);
@@ -104,7 +104,7 @@ impl Driver {
                 return Next::Rest(until);
             }
             self.left_until = None;
-            // Nobody may have looked for long. What is there has come in time, for all we know.
+            // The socket may not have been checked for long. Answers that are there count as in time.
             self.failed = self.failed.take().or_else(|| self.has_answer().err());
         }
         let mut step = match self.failed.take() {
@@ -117,7 +117,7 @@ impl Driver {
             step = match step {
                 Step::Wait(until) => return Next::Rest(until),
                 Step::End => return Next::End,
-                // It cannot be answered yet, nor is there an answer to an earlier one.
+                // The write cannot be answered yet, and no earlier write is unanswered.
                 Step::Read(_, deadline)
                     if just_written && self.is_shared() && self.link.writes_on_their_way() == 1 =>
                 {
@@ -133,7 +133,7 @@ impl Driver {
         }
     }
 
-    /// Does what comes next, and returns what follows.
+    /// Carries out a step, and returns the next one.
     fn follow(&mut self, step: Step) -> Step {
         match self.carry_out(step) {
             Ok(()) => self.poll(),
@@ -142,23 +142,23 @@ impl Driver {
     }
 
     /// Returns true if others may use the connection while an answer is on its way: a caller that takes it, or requests that go out
-    /// before that.
+    /// before the answer.
     fn is_shared(&self) -> bool {
         let may_be_taken = self.confirmer.is_none() && !self.set.is_crowded();
         self.mailbox.has_waker() && self.is_up && (may_be_taken || self.link.is_far())
     }
 
-    /// It waits for an answer until then, or until something may be written before that.
+    /// Waits for an answer until `deadline`, or until something may be written before that.
     fn waits(&mut self, deadline: Time) -> Next {
         if self.link.is_far() {
-            // It may never rest.
+            // A far connection may never come to rest, and `rest` does this otherwise.
             self.tidy();
             self.look();
         }
         let Some(from) = self.link.takes_more_from() else {
             return Next::Read { until: deadline, takes_more: false };
         };
-        // While callers meet, something comes by then. To be woken for it costs more than to look.
+        // While callers meet, something comes by then. Being woken for it costs more than a check.
         if self.link.has_unsent() || self.set.is_crowded() && clock::now() < from {
             Next::Read { until: from.min(deadline), takes_more: false }
         } else {
@@ -184,7 +184,7 @@ impl Driver {
         Ok(())
     }
 
-    /// The connection cannot be used any more. Returns what follows.
+    /// Handles a connection that cannot be used any more. Returns the next step.
     fn is_broken(&mut self, mut broken: Broken) -> Step {
         if !self.is_up {
             broken.fault = self.shared.status.not_connected(broken.fault);
@@ -193,10 +193,10 @@ impl Driver {
         self.poll()
     }
 
-    /// Asks the machine what comes next, and hands out what it has for others.
+    /// Asks the machine for the next step, and hands out its events.
     fn poll(&mut self) -> Step {
         if self.link.keeps_any() && self.link.is_release_due(clock::now()) {
-            // Else what waits would wait for as long as releases are due, one after the other.
+            // Otherwise waiting requests would have to wait until no more releases are due.
             self.submit_what_waits();
         }
         let (set, status) = (&self.set, &self.shared.status);
@@ -234,7 +234,7 @@ impl Driver {
         }
     }
 
-    /// Hands out an answer; behind the node's replicas, where it counts only with them.
+    /// Hands out an answer. If it counts only once it is replicated, the confirmer waits for that first.
     fn deliver(&self, answered: Answered<Asked>) {
         let Answered { caller, meaning, clock_moved, mut answer } = answered;
         if let Some(seen_at) = clock_moved {
@@ -254,7 +254,7 @@ impl Driver {
         caller.answer(self.node, answer);
     }
 
-    /// A connection was opened, or could not be.
+    /// Handles a connection that was opened, or could not be.
     pub(super) fn connected(&mut self, opened: Result<Connection, NodeFault>) {
         self.is_up = false;
         match opened {
@@ -274,12 +274,12 @@ impl Driver {
         }
     }
 
-    /// The node may be used over the new connection.
+    /// Notes that the node is usable over the new connection.
     fn came_up(&self) {
         let Some(connection) = &self.connection else { return };
         connection.address.has_answered();
-        // For a server that does not let us probe it. Else its clock is known by now, along with what there is
-        // to compare it with, and a caller that waits for it need not wait again.
+        // This is for a server that does not let us probe it. Otherwise its clock is known by now, along with the
+        // clocks to compare it with, and a caller that waits for it need not wait again.
         if let Some(clock) = connection.clock().filter(|_| self.set.clock(self.node).is_none()) {
             self.set.set_clock(self.node, clock);
         }
@@ -310,7 +310,7 @@ impl Driver {
             self.shared.status.busy();
         }
         if scripts > 0 {
-            // Before it is written: a reader of the figures that sees its effect finds it counted.
+            // Counted before the write: a reader of the figures that sees the write's effect finds it counted.
             self.shared.writes.fetch_add(1, Ordering::Relaxed);
             self.shared.scripts.fetch_add(scripts as u64, Ordering::Relaxed);
         }
@@ -324,7 +324,7 @@ impl Driver {
         let Some(connection) = &mut self.connection else { return Ok(()) };
         match awaited {
             Awaited::Ended => {
-                // The number of connections that it has ended: 0, if that one is not there any more. An error: we may not.
+                // The answer is the number of ended connections: 0 if the old one is gone already. An error: we lack the permission.
                 let reply = connection.read_any(deadline)?;
                 let over = matches!(reply, Reply::Value(Value::Int(0 | 1)));
                 self.tell(|link, _| link.handle_ended(over, clock::now()));
@@ -354,7 +354,7 @@ impl Driver {
                 let clock = connection.read_clock(sent, deadline)?;
                 self.tell(|link, around| link.handle_clock(clock, clock::now(), around));
                 if self.link.writes_on_their_way() > 0 {
-                    // It has the time for the next one from now on, as far as anybody can tell.
+                    // The time for the next answer begins now, as no better time is known.
                     self.shared.status.busy();
                 }
             }
@@ -362,9 +362,9 @@ impl Driver {
         Ok(())
     }
 
-    /// The node has answered what it was asked about itself.
+    /// Handles the node's answer to a question about itself.
     ///
-    /// A server that is no master ends its connection: nothing is carried there.
+    /// The connection to a server that is no master ends, so that it gets no requests.
     fn found(&self, value: &Value) -> Result<(), Broken> {
         let answered = clock::now();
         let sent = self.link.sent().unwrap_or(answered);
@@ -389,14 +389,14 @@ impl Driver {
         }
     }
 
-    /// Closes the connection, behind the final releases if there are to be any: those that wait in the mailbox as well.
+    /// Closes the connection, after writing the final releases if there are any, also those that wait in the mailbox.
     fn close(&mut self) {
         self.submit_what_waits();
         let mut buffer = Vec::new();
         self.link.final_releases(|release, form| release.request.write_to(&mut buffer, form, ""));
         if let Some(connection) = self.connection.take() {
             if !self.is_up {
-                // A replica, for instance. Another address may be the master's.
+                // The server is a replica, for instance. Another address may be the master's.
                 connection.address.has_failed();
             }
             if !buffer.is_empty() {
@@ -407,7 +407,7 @@ impl Driver {
         self.tell(|link, around| link.handle_closed(clock::now(), around));
     }
 
-    /// Returns true if a caller may drive it for one request. What has waited for the worker goes out before that.
+    /// Returns true if a caller may drive it for one request. Requests that have waited for the worker go out before that.
     pub(super) fn can_be_driven(&mut self) -> bool {
         let is_fine = self.confirmer.is_none()
             && self.failed.is_none()
@@ -420,12 +420,12 @@ impl Driver {
         is_fine && self.mailbox.len() == 0
     }
 
-    /// Something waits for the worker.
+    /// Returns true if something waits for the worker.
     pub(super) fn has_waiting(&self) -> bool {
         self.mailbox.len() > 0
     }
 
-    /// The caller that drives it asks this.
+    /// Submits a request of the caller that drives the connection.
     pub(super) fn submit(&mut self, job: Job) -> Progress {
         self.left_until = None;
         self.link.submit(job);
@@ -436,7 +436,7 @@ impl Driver {
         })
     }
 
-    /// Takes in the answers that have come, and goes on as far as that goes without waiting for the node. `None`: none has come.
+    /// Takes in the answers that have come, and goes on until it would have to wait for the node. `None`: no answer has come.
     pub(super) fn advance(&mut self) -> Option<Progress> {
         let mut last = None;
         while let Some((progress, has_written)) = self.take_in() {
@@ -450,7 +450,7 @@ impl Driver {
         last
     }
 
-    /// The same, until it writes. Returns whether it has come to that.
+    /// Like [`advance`](Self::advance), but stops after a write. Also returns true if it came to a write.
     fn take_in(&mut self) -> Option<(Progress, bool)> {
         if self.link.is_calm() {
             return None;
@@ -479,7 +479,7 @@ impl Driver {
         Some((self.progress(step), step == Step::Write))
     }
 
-    /// Writes, if that comes next and the socket takes it at once. Returns where that ends. A failure is left to the worker.
+    /// Writes, if that is the next step and the socket takes it at once. Returns the progress. A failure is left to the worker.
     fn progress(&mut self, step: Step) -> Progress {
         let mut step = step;
         if step == Step::Write && self.failed.is_none() {
@@ -493,7 +493,7 @@ impl Driver {
         match step {
             _ if self.failed.is_some() => Progress::Other,
             Step::Read(_, deadline) => {
-                // From then on the worker may write what waits.
+                // From `at` on, the worker may write the waiting requests.
                 Progress::Reads(self.link.writes_at().map_or(deadline, |at| at.min(deadline)))
             }
             Step::Wait(until) if self.shared.wakes_at() <= until => {
@@ -504,13 +504,13 @@ impl Driver {
         }
     }
 
-    /// The caller that drove it, so far, leaves it. Returns true if the worker has to be woken.
+    /// Ends the driving by a caller that came to `progress`. Returns true if the worker must be woken.
     pub(super) fn leave(&mut self, progress: Progress) -> bool {
         let now = clock::now();
         self.driven_at = Some(now);
         let is_left =
             matches!(progress, Progress::Reads(_)) && !self.link.has_unsent() && !self.others_wait;
-        // A late reading of a clock is a vague one.
+        // A clock that is read late is read inexactly.
         let left = LEFT.min(self.set.clock_tolerance() / 8);
         if is_left {
             self.link.leave_answers();
@@ -522,7 +522,7 @@ impl Driver {
         }
     }
 
-    /// The socket takes so many bytes of a caller at once.
+    /// Returns true if the socket takes so many bytes of a caller at once.
     fn has_room(&self, bytes: usize) -> bool {
         if self.link.writes_on_their_way() <= 1 {
             return bytes <= MOST_AT_ONCE;
@@ -534,12 +534,12 @@ impl Driver {
         self.connection.as_mut().map_or(Ok(true), Connection::has_answer)
     }
 
-    /// The socket, to wait for an answer.
+    /// The socket to wait on for an answer.
     pub(super) fn socket(&self) -> Option<&Socket> {
         self.connection.as_ref().map(|connection| connection.wire.socket())
     }
 
-    /// Nothing is to be done before `until`. Returns when the worker is to wake up by itself.
+    /// Rests until `until`, before which there is nothing to do. Returns the time at which the worker must wake up by itself.
     pub(super) fn rest(&mut self, until: Time) -> Time {
         if self.link.is_calm() {
             self.shared.status.idle();
@@ -552,24 +552,24 @@ impl Driver {
             self.driven_at = None;
             return until;
         }
-        // A caller that has come a moment ago comes again, as a rule. It need not wake the worker if that wakes up by itself.
+        // A caller that came a moment ago usually comes again. It need not wake a worker that wakes up by itself.
         until.min(now.after(LEFT))
     }
 
-    /// Drops what is of no use any more, if that was asked for.
+    /// Drops what is of no use any more, if `is_to_tidy` is set.
     fn tidy(&mut self) {
         if self.shared.is_to_tidy.swap(false, Ordering::Relaxed) {
             self.link.tidy(clock::now());
         }
     }
 
-    /// The worker has ended: nothing is done any more.
+    /// Drops everything, since the worker has ended.
     pub(super) fn drop_all(&mut self) {
         self.connection = None;
         self.link = Link::new(self.timeout, false);
     }
 
-    /// Nothing is submitted any more. What is kept goes out when it is due.
+    /// Handles the end of the client: nothing is submitted any more. Kept releases go out when they are due.
     pub(super) fn client_is_gone(&mut self) {
         self.left_until = None;
         self.link.handle_client_gone(clock::now());
@@ -578,7 +578,7 @@ impl Driver {
         }
     }
 
-    /// Hands the machine what waits in the mailbox, as far as it takes it.
+    /// Hands the machine the jobs that wait in the mailbox, as far as it has room.
     pub(super) fn submit_what_waits(&mut self) {
         let room = self.link.room();
         if room == 0 {

@@ -15,12 +15,12 @@ use super::*;
 use crate::core::admission::Configuration;
 use crate::core::link::{Purpose, Release, Via};
 
-/// Never to be waited for.
+/// A timeout that no test reaches.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 static ECHO: Script = Script::new("return 1");
 
-/// A server's words to a script that answers so, and to the question for its clock.
+/// The bytes of a server that answers a script with `answer`, and answers TIME.
 fn says(answer: u32) -> Vec<u8> {
     format!(":{answer}\r\n*2\r\n$10\r\n1700000000\r\n$1\r\n0\r\n").into_bytes()
 }
@@ -50,7 +50,7 @@ struct Played {
 }
 
 impl Played {
-    /// The node can be used, and nothing is asked of it.
+    /// Starts a node that is usable, and of which nothing is asked.
     fn new() -> Self {
         let address = Address::parse("unix:///nowhere/at/all", 1).expect("a URL");
         let names: Arc<[Arc<str>]> = [address.shown().as_ref()].map(Arc::from).into();
@@ -73,11 +73,11 @@ impl Played {
         let mut driver = Driver::new(0, (address, TIMEOUT), shared, set, None);
         driver.connected(Ok(connection));
         let mut played = Self { driver, mailbox, server, caller: Arc::default() };
-        // It is asked for its mark, and refuses that, so that it is not asked again.
+        // The server refuses a probe of its mark, so that it is not probed again.
         played.answers(b"-NOPERM it is not for you\r\n");
         assert!(matches!(played.driver.work(), Next::Rest(_)));
         played.written();
-        // Nearby, however busy the machine was just now.
+        // The node counts as near, however busy the machine was just now.
         played.driver.link.measured(Duration::ZERO, clock::now());
         played.driver.shared.sleeps_until(clock::now());
         played
@@ -93,7 +93,7 @@ impl Played {
         self.driver.submit(job)
     }
 
-    /// The bytes that the server has got since it looked last.
+    /// The bytes that the server has got since the last call.
     fn written(&mut self) -> String {
         self.server.set_nonblocking(true).expect("a socket");
         let mut bytes = [0; 65_536];
@@ -106,7 +106,7 @@ impl Played {
         self.server.write_all(bytes).expect("it fits");
     }
 
-    /// The numbers that the caller has heard; `None` for a failure.
+    /// The answers that the caller has got since the last call; `None` for a failure.
     fn heard(&self) -> Vec<Option<i64>> {
         let number = |answer: Answer| match answer {
             Ok(Value::Int(number)) => Some(number),
@@ -160,7 +160,7 @@ fn answers_that_were_left_are_the_workers_a_moment_later() {
     let progress = played.submit("one");
     assert!(!played.driver.leave(progress));
     played.answers(&says(1));
-    // The worker may look at any time.
+    // The worker may check at any time.
     let next = loop {
         match played.driver.work() {
             Next::Rest(until) if played.heard().is_empty() => {
@@ -200,7 +200,7 @@ fn what_has_waited_for_the_worker_goes_out_first() {
     played.answers(&[&says(1)[..4], &says(2)].concat());
     assert_eq!(played.driver.advance(), Some(Progress::Rests));
     assert_eq!(played.heard(), [Some(1), Some(2)]);
-    // A server that hangs would block the caller's write.
+    // So many requests could block the caller's write if the server hangs.
     for _ in 0..=MOST_TAKEN_ALONG {
         let job = played.job("many");
         assert!(played.mailbox.put(job).is_ok());
@@ -245,7 +245,7 @@ fn a_message_that_answers_nothing_is_no_answer() {
     assert_eq!(played.heard(), [Some(1)]);
 }
 
-/// Else renewals would wait for as long as releases are due, one after the other.
+/// Otherwise renewals would have to wait until no more releases are due.
 #[test]
 fn what_waits_goes_out_beside_releases_that_are_due() {
     const RELEASES: usize = 300;
@@ -278,7 +278,7 @@ fn a_worker_that_waits_for_an_answer_is_woken_for_a_request_once_a_caller_has_ha
     let job = played.job("one");
     assert!(played.mailbox.send(job).is_ok());
     assert_eq!(wait(&played.mailbox), Found::Something, "it was sent before");
-    // The answer that it waits for is taken by a caller.
+    // A caller takes the answer that the worker waits for.
     let (job, mailbox) = (played.job("two"), played.mailbox.clone());
     let sends = move || {
         mailbox.wait_asleep(TIMEOUT);
@@ -287,7 +287,7 @@ fn a_worker_that_waits_for_an_answer_is_woken_for_a_request_once_a_caller_has_ha
     };
     clock::spawn("sends".to_owned(), sends).expect("there are threads");
     assert_eq!(wait(&played.mailbox), Found::Something);
-    // A request that has to wait for the answer as well wakes nobody.
+    // A request that has to wait for the answer as well does not wake the worker.
     let (job, mailbox) = (played.job("three"), played.mailbox.clone());
     let mut server = played.server.try_clone().expect("a socket");
     let answers = move || {
@@ -301,7 +301,7 @@ fn a_worker_that_waits_for_an_answer_is_woken_for_a_request_once_a_caller_has_ha
     assert!(clock::now() < began.after(TIMEOUT));
 }
 
-/// Its size would block the caller, if the server hangs.
+/// So many bytes would block the caller if the server hangs.
 #[test]
 fn a_large_request_is_the_workers() {
     let mut played = Played::new();

@@ -1,4 +1,4 @@
-//! What is wrong with a node, in words that say what to do.
+//! The faults of nodes, as messages that say what to do.
 
 use std::error::Error as StdError;
 #[cfg(unix)]
@@ -43,12 +43,12 @@ fn closed_in_handshake() -> String {
     )
 }
 
-/// Without TLS, before anything was read.
+/// The fault of a connection without TLS that was closed before anything was read.
 const CLOSED_AT_ONCE: &str = "the server closed the connection before it said anything. Either it is down \
                               behind a proxy, or its limit of connections (maxclients) is reached, or \
                               its port is one for TLS (then write rediss:// in the URL)";
 
-/// It could not be connected to, or did not let us log in.
+/// The fault of a node to which we could not connect, or which did not let us log in.
 pub(super) fn connect_fault(address: &Address, unread: Unread) -> NodeFault {
     let error = match unread {
         Unread::Excess(what) => return excess(address, &what),
@@ -84,19 +84,19 @@ pub(super) fn connect_fault(address: &Address, unread: Unread) -> NodeFault {
     NodeFault::new(address.shown(), what)
 }
 
-/// The error of ours in the system's error.
+/// Our own error inside the system's error.
 fn within<T: StdError + 'static>(error: &RedisError) -> Option<&T> {
     cause_of(error)?.downcast_ref::<io::Error>()?.get_ref()?.downcast_ref()
 }
 
-/// Returns true if it could not be connected to for want of file descriptors.
+/// Returns true if the connection could not be made for lack of file descriptors.
 #[cfg(unix)]
 fn are_descriptors_used_up(error: &RedisError) -> bool {
     let says_so = |error: &io::Error| {
         matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))
     };
     let error = cause_of(error).and_then(|cause| cause.downcast_ref::<io::Error>());
-    // The lookup of a name says something else.
+    // A failed lookup of a name gives another error, so opening a file is the test.
     error.is_some_and(says_so) || File::open("/dev/null").is_err_and(|error| says_so(&error))
 }
 
@@ -105,7 +105,7 @@ fn are_descriptors_used_up(_: &RedisError) -> bool {
     false
 }
 
-/// What is wrong with the socket of a URL with a path.
+/// The fault of the socket, for a URL with a path.
 fn socket_fault(address: &Address, error: &RedisError) -> Option<String> {
     if !address.is_socket() {
         return None;
@@ -125,26 +125,26 @@ fn socket_fault(address: &Address, error: &RedisError) -> Option<String> {
     Some(what.to_owned())
 }
 
-/// What the crate's error was made of.
+/// The error from which the crate made its own.
 fn cause_of(error: &RedisError) -> Option<&(dyn StdError + 'static)> {
     let source = error.source()?;
-    // What the crate holds is an Arc, which is an error itself.
+    // The crate holds an Arc, which is an error itself.
     Some(match source.downcast_ref::<Arc<dyn StdError + Send + Sync>>() {
         Some(shared) => &**shared as &(dyn StdError + 'static),
         None => source,
     })
 }
 
-/// How far a connection had come when it broke.
+/// The progress of a connection until it broke.
 #[derive(Clone, Copy)]
 pub(super) struct Progress {
-    /// Nothing was read over it yet.
+    /// True if nothing was read over it yet.
     pub(super) is_fresh: bool,
-    /// An answer had begun.
+    /// True if an answer had begun.
     pub(super) has_begun: bool,
 }
 
-/// A connection that was made broke: in the TLS handshake, or with its first answer, if it is fresh.
+/// The fault of a connection that broke after it was made: if it is fresh, in the TLS handshake or before its first answer.
 pub(super) fn broken_fault(address: &Address, unread: Unread, progress: Progress) -> NodeFault {
     let error = match unread {
         Unread::Excess(what) => return excess(address, &what),
@@ -178,7 +178,7 @@ pub(super) fn broken_fault(address: &Address, unread: Unread, progress: Progress
     NodeFault::new(address.shown(), what)
 }
 
-/// What it answered has no place in an answer to us.
+/// The fault of an answer that Redis never gives to us.
 fn excess(address: &Address, what: &str) -> NodeFault {
     let what = format!(
         "{what}; no answer of Redis to quorlock is like that: is it a proxy, or something other \
@@ -187,7 +187,7 @@ fn excess(address: &Address, what: &str) -> NodeFault {
     NodeFault::new(address.shown(), what)
 }
 
-/// What a server has answered to a command with an error.
+/// The fault of a server that answered a command with an error.
 pub(super) fn server_fault(address: &Address, error: &RedisError) -> NodeFault {
     let detail = error.detail().unwrap_or_default();
     let (cause, what) = match error.code() {
@@ -201,14 +201,14 @@ pub(super) fn server_fault(address: &Address, error: &RedisError) -> NodeFault {
         }
         code => match server_state(code.unwrap_or_default(), detail) {
             Some((cause, what)) => (cause, what.to_owned()),
-            // It may be otherwise the next time.
+            // The error may be gone at the next try.
             None => (Cause::Server, format!("the server answered with an error: {}", words(error))),
         },
     };
     NodeFault::caused_by(cause, address.shown(), what)
 }
 
-/// The state of a server that answers anything with that error.
+/// The state of a server that answers every command with that error.
 pub(super) fn server_state(code: &str, detail: &str) -> Option<(Cause, &'static str)> {
     let what = match code {
         "DENIED" => return Some((Cause::Unfit, PROTECTED)),
@@ -244,7 +244,7 @@ pub(super) fn server_state(code: &str, detail: &str) -> Option<(Cause, &'static 
     Some((Cause::Server, what))
 }
 
-/// Why the server did not let us in.
+/// The reason why the server refused the login.
 pub(super) fn login_refused(code: Option<&str>, address: &Address) -> String {
     let login = address.info().redis_settings();
     let (has_user, has_password) = (login.username().is_some(), login.password().is_some());
@@ -286,13 +286,13 @@ fn words(error: &RedisError) -> String {
     quoted(words.join(" ").trim()).to_string()
 }
 
-/// Servers have no code for what their access list refuses to a script.
+/// Returns true if the access list refused a command to a script. Servers have no code for that.
 fn is_refused_in_script(detail: &str) -> bool {
     ["executing the script can't", "ACL failure in script"].iter().any(|says| detail.contains(says))
 }
 
-/// Of a Valkey without its Lua module, of Garnet as it is by default, and where the command has another
-/// name. Only scripts are sent where these can be answered.
+/// Returns true for a Valkey without its Lua module, a Garnet with its defaults, or a renamed command. Where such
+/// an answer can come, only scripts are sent.
 fn runs_no_scripts(detail: &str) -> bool {
     let detail = detail.to_ascii_lowercase();
     detail.contains("could not find scripting engine")

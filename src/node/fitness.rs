@@ -1,14 +1,14 @@
-//! Whether a server, by what it says of itself, can serve at all.
+//! The fitness of a server for locks, by its INFO.
 
 use super::quote::quoted;
 
-/// The oldest server whose commands the scripts may use.
+/// The oldest version whose commands the scripts may use.
 const OLDEST: (u32, u32) = (6, 2);
 
-/// Why a server with that INFO can never serve, and what to do.
+/// The reason why a server with that INFO can never serve, and what to do.
 ///
 /// Locks need scripts that run without interruption, and a server whose runs can be told apart. A server
-/// without both would break locks silently.
+/// that lacks one of these would break locks silently.
 pub(super) fn unfit(server: &str) -> Option<String> {
     let use_redis = format!("use Redis {}.{} or newer, or Valkey", OLDEST.0, OLDEST.1);
     if let Some(version) = field(server, "garnet_version") {
@@ -23,7 +23,7 @@ pub(super) fn unfit(server: &str) -> Option<String> {
                     themselves, each of them independent";
         return Some(what.to_owned());
     }
-    // One that names no version speaks no Redis, which is told elsewhere.
+    // A server without a version does not speak Redis; the caller reports that.
     let version = field(server, "redis_version")?;
     if field(server, "run_id").is_none_or(str::is_empty) {
         let name = match field(server, "dragonfly_version") {

@@ -1,4 +1,4 @@
-//! What must hold for whatever a server answers, and for any URL. See `crate::fuzzing`.
+//! Properties that hold for all answers of a server, and for all URLs. See `crate::fuzzing`.
 
 #![allow(unreachable_pub, reason = "as there")]
 #![allow(clippy::missing_panics_doc, reason = "as there")]
@@ -36,18 +36,18 @@ pub(super) use conversation::HANDSHAKE;
 #[cfg(unix)]
 pub use conversation::{conversation, listening};
 
-/// Longer than any test takes: streams in memory do not let anybody wait.
+/// Longer than any test takes: streams in memory never make a reader wait.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// No message is longer, however long what a server has said. The longest of ours have some 400 bytes, and of a
-/// server's words there are up to ten times 200 characters.
+/// Longest message in bytes, however much a server has said. Our longest ones have some 400 bytes, and they
+/// quote a server up to ten times, with 200 characters each.
 const LONGEST_MESSAGE: usize = 16 * 1024;
 
-/// Answers that come in pieces read as those that come at once. The first two bytes say what the pieces
-/// are, and whether there are timeouts between them.
+/// Answers in pieces are read like answers that come at once. The first two bytes choose the pieces, and
+/// timeouts between them.
 ///
-/// The parser passes over a byte that begins no answer if it is the last one that has come so far. So behind what
-/// is no answer there may be more of them, and what comes before that has to be the same.
+/// The parser skips a byte that begins no answer if it is the last one that has come so far. So with pieces,
+/// more answers may follow after a byte that is no answer. The answers before it must be the same.
 pub fn answers_in_pieces(data: &[u8]) {
     let Some((pieces, bytes)) = data.split_first_chunk::<2>() else { return };
     let (values, end) = read_all(Pieces { left: bytes, state: 0, timeouts: false });
@@ -59,7 +59,7 @@ pub fn answers_in_pieces(data: &[u8]) {
     }
 }
 
-/// All answers, as text, and how they ended.
+/// All answers as text, and the reason why they ended.
 fn read_all(mut stream: Pieces<'_>) -> (Vec<String>, &'static str) {
     let mut reader = Reader::new(TIMEOUT);
     let mut values = Vec::new();
@@ -84,8 +84,8 @@ fn read_all(mut stream: Pieces<'_>) -> (Vec<String>, &'static str) {
     }
 }
 
-/// An answer without end is given up at the limit, whatever it is made of. The first byte says how many of
-/// the bytes behind it come once only; the rest comes for ever.
+/// An endless answer is given up at the limit, whatever its bytes are. The first byte is the number of
+/// following bytes that come only once; the rest repeats for ever.
 pub fn endless_answer(data: &[u8]) {
     let Some((once, bytes)) = data.split_first() else { return };
     let (begin, more) = bytes.split_at(bytes.len().min(usize::from(*once)));
@@ -94,7 +94,7 @@ pub fn endless_answer(data: &[u8]) {
     }
     let mut stream = Endless { begin, more, read: 0 };
     let mut reader = Reader::new(TIMEOUT);
-    // What is short is answered again and again.
+    // Short answers come again and again.
     for _ in 0..64 {
         let before = stream.read;
         let read = reader.read(&mut stream);
@@ -110,7 +110,7 @@ pub fn endless_answer(data: &[u8]) {
     }
 }
 
-/// What a script, TIME, or a probe is answered with reads as just what is documented, or as nothing.
+/// An answer to a script, TIME or a probe is read exactly as documented, or not at all.
 pub fn script_replies(bytes: &[u8]) {
     let mut reader = Reader::new(TIMEOUT);
     let mut stream = Pieces { left: bytes, state: 0, timeouts: false };
@@ -147,7 +147,7 @@ fn script_reply(value: Value) {
     }
 }
 
-/// What a server says of itself (INFO) is read, and shown, in bounds.
+/// INFO is read and shown within bounds.
 pub fn info(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     if let Some(what) = unfit(&text) {
@@ -161,7 +161,7 @@ pub fn info(bytes: &[u8]) {
     }
 }
 
-/// Errors of a server make messages in bounds; none of them is taken for another node's.
+/// Errors of a server make messages within bounds, each under the name of its own node.
 pub fn errors(bytes: &[u8]) {
     let urls = ["redis://host", "redis://:secret@host/1?protocol=resp3", "unix:///run/redis.sock"];
     for url in urls {
@@ -193,7 +193,7 @@ pub fn errors(bytes: &[u8]) {
     }
 }
 
-/// A message is heard just where one was published, in both versions of the protocol.
+/// A message is heard only if one was published, in both versions of the protocol.
 pub fn messages(bytes: &[u8]) {
     let mut reader = Reader::new(TIMEOUT);
     let mut stream = Pieces { left: bytes, state: 0, timeouts: false };
@@ -206,7 +206,7 @@ pub fn messages(bytes: &[u8]) {
     }
 }
 
-/// A URL is read or refused, and what is shown of one that is read leads to the same server.
+/// A URL is read or refused. The shown form of a URL that is read leads to the same server.
 pub fn url(text: &str) {
     match Address::parse(text, 1) {
         Ok(address) => {
@@ -221,9 +221,8 @@ pub fn url(text: &str) {
     }
 }
 
-/// Neither the user nor the password of a URL is shown, or a part of them, encoded or not. They are made of
-/// these bytes, with the characters that mean something in a URL, and letters that no message of ours has
-/// two of.
+/// No part of a URL's user or password is shown, encoded or not. Both are made of `bytes`: of characters that
+/// mean something in a URL, and of letters of which no message of ours has two in a row.
 pub fn secret(bytes: &[u8]) {
     const LETTERS: [char; 4] = ['Q', 'X', 'Z', 'W'];
     const OTHERS: &[u8] = b":/?#[]@!$&'()*+,;=%7 9.-_~|\\\"<>^`{}";
@@ -255,7 +254,7 @@ pub fn secret(bytes: &[u8]) {
     }
 }
 
-/// How many lists are in one another.
+/// The nesting depth of lists in a value.
 fn lists_in_lists(value: &Reply) -> usize {
     match value {
         Reply::Array(parts) | Reply::Set(parts) | Reply::Push { data: parts, .. } => {
@@ -284,7 +283,7 @@ fn fine_fault(fault: &NodeFault, address: &Address) {
     assert!(!fault.to_string().contains("secret"), "{fault}");
 }
 
-/// Bytes that come in pieces with a timeout between them, by a generator of that state, if there are to be `timeouts`; 0: at once.
+/// Bytes that come in pieces by a generator with this `state`; 0: all at once. With `timeouts`, some reads time out in between.
 struct Pieces<'a> {
     left: &'a [u8],
     state: u32,
@@ -319,7 +318,7 @@ struct Endless<'a> {
 }
 
 impl Endless<'_> {
-    /// The most that the parser asks for.
+    /// Most bytes that the parser asks for at once.
     const AT_ONCE: usize = 8 * 1024;
 }
 

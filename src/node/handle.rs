@@ -28,13 +28,13 @@ use crate::error::{Cause, NodeFault};
 use crate::observe;
 use crate::stats::NodeStats;
 
-/// The most grants that wait for a node's replicas.
+/// Most grants that wait for a node's replicas.
 const GRANTS: usize = 4_096;
 
-/// Wakes one of our subscribers: what it has to listen to may have changed.
+/// Wakes one of our subscribers, since its channels may have changed.
 static WAKE: Script = Script::new(include_str!("../../lua/node/wake.lua"));
 
-/// Waits for no answer.
+/// A sink that ignores all answers.
 struct Unheard;
 
 impl Sink for Unheard {
@@ -96,24 +96,24 @@ impl Node {
         Ok(Self { index, address, timeout, mailbox, shared, driver, set: set.clone(), unanswered })
     }
 
-    /// Asks the node; the answer goes to `sink`. At once if the node is known to be down; but where an
+    /// Asks the node; the answer goes to `sink`. It comes at once if the node is known to be down. But if an
     /// attempt to take a lock waits for a try to connect, the worker makes one now.
     pub(crate) fn ask(&self, ask: Ask, sink: &Arc<impl Sink + 'static>) {
         self.ask_by(Mailbox::send, ask, sink);
     }
 
-    /// The same, for one of many requests that go out in one write: the node's worker is not woken for it.
-    /// [`wake_worker`](Self::wake_worker) is still to be called.
+    /// Like [`ask`](Self::ask), for one of many requests that go out in one write. It does not wake the worker:
+    /// the caller must call [`wake_worker`](Self::wake_worker) afterwards.
     pub(crate) fn ask_with_others(&self, ask: Ask, sink: &Arc<impl Sink + 'static>) {
         self.ask_by(Mailbox::put, ask, sink);
     }
 
-    /// Has the node's worker write what the node was asked with others.
+    /// Makes the node's worker write the requests of [`ask_with_others`](Self::ask_with_others).
     pub(crate) fn wake_worker(&self) {
         self.mailbox.wake_worker();
     }
 
-    /// A caller that has driven the connection leaves it; the worker is woken if that `is_needed`.
+    /// Notes that a caller that has driven the connection leaves it. Wakes the worker if that `is_needed`.
     pub(super) fn left(&self, is_needed: bool) {
         if is_needed {
             self.mailbox.wake();
@@ -126,7 +126,7 @@ impl Node {
         self.index
     }
 
-    /// Returns false if it is known to be down, so that it is not asked.
+    /// Returns false if the node is known to be down, so that it is not asked.
     pub(super) fn may_answer(&self) -> bool {
         self.set.waits_for_a_try(self.index) || self.shared.status.is_not_down()
     }
@@ -136,8 +136,8 @@ impl Node {
         &self.set
     }
 
-    /// Returns the node's connection for a caller that drives it itself; `None` if others use it, or the worker is needed for
-    /// anything, or the node is far away and that is not allowed (`takes_far`).
+    /// Returns the node's connection for a caller that drives it itself. `None` if others use it, if the worker is needed for
+    /// anything, or if the node is far away and `takes_far` is false.
     pub(super) fn try_drive(&self, takes_far: bool) -> Option<MutexGuard<'_, Driver>> {
         let mut driver = self.driver.try_lock()?;
         ((takes_far || !driver.link.is_far()) && driver.can_be_driven()).then_some(driver)
@@ -156,7 +156,7 @@ impl Node {
             None => {
                 let job = ask.into_job(self.index, sink.clone());
                 let Err(refused) = send(&self.mailbox, job) else { return };
-                // That there is no room says nothing of whether the node can be reached.
+                // A full mailbox says nothing about whether the node can be reached.
                 let failure = if waits { Failure::Error } else { Failure::NotSent };
                 (failure, self.refused(refused).0)
             }
@@ -164,9 +164,9 @@ impl Node {
         sink.answer(self.index, Err(Undelivered::new(failure, fault, takes)));
     }
 
-    /// Has the node forget a lock, now or when it comes back. Never blocks, and never gets lost
-    /// while the key can be there, which is until `until`, if that is known. It is repeated as
-    /// `repetition` says, if something may follow it.
+    /// Makes the node forget a lock, now or when it comes back. Never blocks. The release never gets lost
+    /// while the key can exist, which is until `until`, if that is known. It is repeated as `repetition`
+    /// says, if another request may run after it.
     ///
     /// The caller is told at once if the node is down.
     pub(crate) fn release(
@@ -206,8 +206,8 @@ impl Node {
         Job::new(asked, Purpose::Release(release))
     }
 
-    /// Like [`release`](Self::release), for a request that releases no key. A refusal is final: by a second time, the caller may
-    /// have asked again for what the node was to forget.
+    /// Like [`release`](Self::release), for a request that releases no key. A refusal is final: before a second try, the caller
+    /// may have asked again for what the node was to forget.
     pub(crate) fn tell(&self, request: &Arc<Request>, sink: Option<Arc<dyn Sink>>, until: Time) {
         self.deliver(request, sink, Some(until), None, None);
     }
@@ -221,8 +221,8 @@ impl Node {
         refusals: Option<u32>,
     ) {
         let release = Release { until, repetition, refusals };
-        // Whoever drives the connection alone moves releases to those that are kept, so that none is left there by a
-        // reconnect that happens just now.
+        // Only the driver of the connection moves releases to the kept ones. Otherwise a reconnect at this moment could
+        // leave a release unsent.
         let job = self.job(request, sink, release);
         if let Err(refused) = self.mailbox.send(job) {
             let (fault, mut job) = self.refused(refused);
@@ -234,8 +234,8 @@ impl Node {
         }
     }
 
-    /// Starts a thread that listens to the node until `listeners` want to hear nothing any more; messages
-    /// on the channel `wake_channel` have it ask them.
+    /// Starts a thread that listens to the node until `listeners` want to hear nothing any more. A message
+    /// on the channel `wake_channel` makes it ask them for changes.
     pub(crate) fn listen(
         &self,
         wake_channel: &[u8],
@@ -256,53 +256,53 @@ impl Node {
         self.ask(Ask::Anyway(Arc::new(request)), &Arc::new(Unheard));
     }
 
-    /// What is wrong with the node, if it is known to be down.
+    /// The fault of the node, if it is known to be down.
     pub(crate) fn fault(&self) -> Option<NodeFault> {
         self.shared.status.fault()
     }
 
-    /// Whether the node is known to be down by its own word: it answers, and says that it is loading, busy, or
-    /// takes no writes.
+    /// Returns true if the node is down by its own answer: it says that it is loading, busy, or takes no
+    /// writes.
     pub(crate) fn says_no(&self) -> bool {
         self.fault().is_some_and(|fault| fault.cause() != Cause::Way)
     }
 
-    /// Why the node has not answered for as long as `waited`. That is no fault of it if it was not
-    /// all the time it has, but only as long as the others took to settle the matter (not `late`).
+    /// The reason why the node has not answered for as long as `waited`; `None` if it is up and the wait
+    /// ended early, as the others had settled the matter (not `late`).
     pub(crate) fn silence(&self, waited: Duration, late: bool) -> Option<NodeFault> {
         self.shared.status.silence(waited, late)
     }
 
-    /// That time in milliseconds of the node's own clock, or somewhat before; 0 if it is not known.
+    /// The time in milliseconds of the node's own clock, or somewhat earlier; 0 if the clock is not known.
     pub(crate) fn clock_ms(&self, time: Time) -> i64 {
         self.clock().map_or(0, |offset| offset.at_least_ms(time))
     }
 
-    /// The node's clock, as it was when it was last heard of; `None` if it never was.
+    /// The node's clock at its last reading; `None` if it was never read.
     pub(crate) fn clock(&self) -> Option<Offset> {
         self.set.clock(self.index)
     }
 
-    /// Whether the node has answered all releases.
+    /// Returns true if the node has answered all releases.
     pub(crate) fn is_told(&self) -> bool {
         self.shared.untold.load(Ordering::SeqCst) == 0
     }
 
-    /// From now on answers that callers leave are read at once: the client ends, and waits for them.
+    /// Has answers that callers leave read at once from now on: the client ends, and waits for them.
     pub(crate) fn hurry(&self) {
         self.shared.hurries.store(true, Ordering::Relaxed);
         self.mailbox.wake();
     }
 
-    /// Forgets what is of no use any more, and returns whether the node has anything to be told.
+    /// Drops what is of no use any more. Returns true if the node must still be told anything.
     pub(crate) fn tidy(&self) -> bool {
         let keeps_any = self.shared.keeps_any.load(Ordering::Relaxed);
-        // The worker looks at it at least each second.
+        // The worker checks this at least once a second.
         self.shared.is_to_tidy.store(true, Ordering::Relaxed);
         [self.mailbox.tidy(), keeps_any, !self.is_told()].contains(&true)
     }
 
-    /// Of a node that is down its worker may not have taken them out of the mailbox yet: it tries to connect.
+    /// Number of kept releases. While a node is down, its worker may be connecting and not have taken them out of the mailbox.
     fn kept_releases(&self) -> usize {
         match self.shared.status.fault() {
             Some(_) => self.shared.untold.load(Ordering::SeqCst),

@@ -1,7 +1,7 @@
-//! What is read of a node to find out whether it is fit to carry locks, over a connection of its own.
+//! The inspection of a node over a connection of its own: reads everything that shows if it is fit to carry locks.
 //!
 //! Nothing is changed on the node. The mark is read and not written. The user's rights are tried by calls that a server refuses
-//! to carry out, or that delete what is not there ([`rights`]).
+//! to carry out, or that delete a missing key ([`rights`]).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,70 +21,70 @@ use crate::core::admission::{Configuration, NodeState, Offset, Probe, Role};
 use crate::core::base::Time;
 use crate::error::NodeFault;
 
-/// How often the clock is read, which tells the latency as well.
+/// Number of readings of the clock, which also show the latency.
 const READINGS: usize = 100;
-/// The pause between two readings: all of them take a second, in which a clock that goes wrong shows.
+/// Pause between two readings. All of them take about a second, in which a clock that goes wrong shows.
 const PAUSE: Duration = Duration::from_millis(10);
-/// No further reading begins later than this.
+/// Time limit of the readings: none begins later than this.
 const READ_FOR: Duration = Duration::from_secs(3);
-/// Of so many readings at either end the fastest one tells where the clock is.
+/// Number of readings at either end of which the fastest one shows the clock.
 const BEST_OF: usize = 10;
 
-/// So many further connections are made, to see whether the same server answers each time.
+/// Number of further connections, which show if the same server answers each time.
 const LOOKS: usize = 8;
 
-/// After so many connections to replicas no master is looked for any more, or after one for each address.
+/// Connections to replicas after which the search for a master ends. With more addresses, it ends after one for each, up to `LOOKS`.
 const MOST_REPLICAS: usize = 3;
 
-/// A connection to a server, and what a probe of it saw.
+/// A connection to a server, and the result of a probe.
 type Opened = (Connection, Result<Probe, NodeFault>);
 
-/// What to ask a node.
+/// The inspection of one node.
 pub(crate) struct Inspection {
     pub(crate) address: Address,
     pub(crate) key_prefix: Vec<u8>,
     pub(crate) mark_key: Vec<u8>,
-    /// Locks have fencing tokens.
+    /// True if locks have fencing tokens.
     pub(crate) fencing: bool,
-    /// How long it has for each answer.
+    /// Time limit of each answer.
     pub(crate) patience: Duration,
 }
 
-/// What a node has answered.
+/// The answers of a node.
 pub(crate) struct Facts {
-    /// Its name and version.
+    /// The server's name and version.
     pub(crate) server: String,
-    /// Whether it is a master, as it says itself.
+    /// True if the node says that it is a master.
     pub(crate) is_master: bool,
-    /// What a probe of it saw, or why it was not probed.
+    /// The result of a probe, or the reason why the node was not probed.
     pub(crate) probe: Result<Probe, NodeFault>,
     pub(crate) persistence: Persistence,
     pub(crate) memory: Memory,
     /// Its clock at the beginning and at the end.
     pub(crate) clock: [Offset; 2],
-    /// How long each reading of its clock took, in order of length.
+    /// Durations of the readings of its clock, in ascending order.
     pub(crate) round_trips: Vec<Duration>,
     pub(crate) refusals: Vec<Refusal>,
-    /// Whether it takes writes; `None` if the user may write nothing.
+    /// `Ok` if the node takes writes; `None` if the user may write nothing.
     pub(crate) writes: Writes,
-    /// Further connections have led to another server.
+    /// True if the connections have led to two masters.
     pub(crate) has_several_servers: bool,
 }
 
 pub(crate) type Writes = Option<Result<(), NodeFault>>;
 
-/// What a node keeps on disk.
+/// The persistence of a node's data on disk.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Persistence {
-    /// It has an append-only file.
+    /// True if the node has an append-only file.
     pub(crate) appends: bool,
     /// `appendfsync`; `None` if the user may not read it.
     pub(crate) fsync: Option<String>,
-    /// The last write to disk went wrong.
+    /// True if the last write to disk went wrong.
     pub(crate) failed: bool,
 }
 
-/// What a node does when its memory is full.
+/// The memory of a node in bytes, and the policy for a full memory.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Memory {
     pub(crate) used: u64,
@@ -94,7 +94,7 @@ pub(crate) struct Memory {
 }
 
 impl Inspection {
-    /// Reads all that has to be known of the node. Takes about a second, and a bounded multiple of `patience` if
+    /// Reads everything that must be known of the node. Takes about a second, and a bounded multiple of `patience` if
     /// the node is slow.
     pub(crate) fn run(&self) -> Result<Facts, NodeFault> {
         let (connection, probe) = self.open()?;
@@ -139,8 +139,8 @@ impl Inspection {
         })
     }
 
-    /// Connects as a client does: a replica may be one of several servers under the address, and another one the master. If only
-    /// replicas are found, the last one of them.
+    /// Connects as a client does: a replica may be one of several servers under the address, and another one the master. Returns the
+    /// last replica if there are only replicas.
     fn open(&self) -> Result<Opened, NodeFault> {
         let mut opened = self.open_one()?;
         let addresses = self.address.each(self.patience).map_or(0, |each| each.len());
@@ -161,8 +161,8 @@ impl Inspection {
         Ok((connection, probe.map_err(|broken| broken.fault)?))
     }
 
-    /// Returns true if connections lead to two masters, the first one and further ones taken together. A server that is restarted
-    /// just now is another one, too.
+    /// Returns true if the first connection and further ones lead to two masters. A server that is restarted just now counts as
+    /// another one.
     fn has_several_servers(&self, first: &Connection, probe: &Result<Probe, NodeFault>) -> bool {
         // Replicas have no vote.
         let mut master = (!is_replica(probe)).then(|| first.run_id().to_owned());
@@ -189,8 +189,7 @@ fn is_replica(probe: &Result<Probe, NodeFault>) -> bool {
     probe.as_ref().is_ok_and(|probe| probe.role == Role::Replica)
 }
 
-/// What a client with that configuration would make of the nodes, by what probes of them saw: the state of each, and what
-/// that means.
+/// The state of each node and its meaning, as a client with that configuration would see them by these probes.
 pub(crate) fn node_states<'a>(
     probes: impl Iterator<Item = Option<&'a Probe>>,
     mark_key: &[u8],
@@ -220,7 +219,7 @@ struct Talk {
 }
 
 impl Talk {
-    /// Sections of INFO. One that the server does not give is empty.
+    /// Reads sections of INFO. A section that the server does not give is empty.
     fn sections<const N: usize>(&mut self, names: [&str; N]) -> Result<[String; N], NodeFault> {
         let mut commands = Vec::new();
         for name in names {
@@ -234,7 +233,7 @@ impl Talk {
         Ok(sections)
     }
 
-    /// A setting of the server's; `None` if the user may not read it.
+    /// Reads a setting of the server; `None` if the user may not read it.
     fn setting(&mut self, name: &str) -> Result<Option<String>, NodeFault> {
         self.write(&redis::cmd("CONFIG").arg("GET").arg(name).get_packed_command())?;
         Ok(match self.answer()? {
@@ -263,7 +262,7 @@ impl Talk {
         Ok(readings)
     }
 
-    /// Tries what the user has to be allowed. Returns what is refused, and whether the server takes writes, if that shows.
+    /// Tries everything that the user must be allowed. Returns the refusals; and if the server takes writes, if that shows.
     fn try_all(&mut self, tries: &[Try]) -> Result<(Vec<Refusal>, Writes), NodeFault> {
         let mut commands = Vec::new();
         tries.iter().for_each(|one| one.write_to(&mut commands));
@@ -271,12 +270,12 @@ impl Talk {
         let mut refusals = Vec::new();
         let mut writes = None;
         for one in tries {
-            // What a subscription is answered with is no answer to anything else.
+            // A pushed message counts as an answer: it is the one to a subscription.
             let Value::ServerError(error) = self.any_answer()? else { continue };
             if let Some(refused) = Refused::by(&error) {
                 refusals.push(one.refused(refused));
             } else if one.command == "SET" {
-                // Where writes are taken, this one is refused as a wrong call.
+                // A server that takes writes refuses this one as a wrong call.
                 let address = &self.connection.address;
                 writes.get_or_insert_with(|| match error.code() {
                     "ERR" => Ok(()),
@@ -295,7 +294,7 @@ impl Talk {
         clock::now().after(self.patience)
     }
 
-    /// The next answer, an error of the server's among them.
+    /// The next answer, which may be an error of the server.
     fn answer(&mut self) -> Result<Value, NodeFault> {
         loop {
             match self.any_answer()? {
@@ -328,7 +327,7 @@ fn number(info: &str, name: &str) -> u64 {
     field(info, name).and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
-/// Such as "Redis 7.0.15".
+/// The server's name and version, such as "Redis 7.0.15".
 fn name_and_version(info: &str) -> String {
     let version = |name| field(info, name).map(|version| quoted(version).to_string());
     match (version("valkey_version"), version("redis_version")) {

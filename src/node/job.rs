@@ -1,4 +1,4 @@
-//! What goes into a node's mailbox, and what comes back.
+//! The jobs in a node's mailbox, and their answers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,7 +8,7 @@ use crate::core::base::Time;
 use crate::core::link::{self, Fault, Meaning, Purpose, Rejection, Via};
 use crate::error::{Cause, NodeFault};
 
-/// A node's answer, or why there is none.
+/// A node's answer, or the reason why there is none.
 pub(crate) type Answer = Result<Value, Undelivered>;
 
 /// A request without an answer.
@@ -20,28 +20,28 @@ pub(super) type Job = link::Job<Asked>;
 /// The caller that asked a node something. Called on the worker threads (on the caller's own when the node
 /// is known to be down), so it must be quick and never block.
 pub(crate) trait Sink: Send + Sync {
-    /// A copy is about to be written to the node, over that connection. `false`: it is not wanted any
-    /// more; it is dropped without an answer.
+    /// Announces that a copy is about to be written to the node over the connection `via`. `false`: the
+    /// request is not wanted any more, and is dropped without an answer.
     fn sending(&self, node: usize, via: Via) -> bool;
 
-    /// That copy has certainly not run, nor will it.
+    /// Reports that the copy has certainly not run, and never will.
     fn unsent(&self, node: usize);
 
-    /// The node's clock was seen not to be where it had to be, at that time; the answer comes next.
+    /// Reports that the node's clock was wrong at `_seen_at`. The answer comes next.
     fn clock_moved(&self, _node: usize, _seen_at: Time) {}
 
-    /// The one answer of the node.
+    /// Takes the one answer of the node.
     fn answer(&self, node: usize, answer: Answer);
 }
 
-/// What to ask a node.
+/// A request to a node, and the condition for it.
 #[derive(Clone)]
 pub(crate) enum Ask {
-    /// This, whatever is known of the node.
+    /// A request that is sent whatever is known of the node.
     Anyway(Arc<Request>),
-    /// This, for a lock that is held: where the node serves holders.
+    /// A request for a lock that is held: it is sent if the node serves holders.
     Holding(Arc<Request>),
-    /// This, for a lock that nobody holds: under the mark under which the node grants when it is written.
+    /// A request for a lock that nobody holds: it is sent under the mark under which the node then grants.
     Taking(Arc<Request>),
 }
 
@@ -62,11 +62,11 @@ pub(super) struct Asked {
     pub(super) node: usize,
     pub(super) request: Arc<Request>,
     pub(super) sink: Option<Arc<dyn Sink>>,
-    /// Of a release: present until it is answered, or the node turns out to be down. That it is written
-    /// is not enough: the server may have closed the connection, or have forgotten the script.
+    /// For a release: present until it is answered, or the node turns out to be down. A write is not
+    /// enough: the server may have closed the connection, or have forgotten the script.
     pub(super) unanswered: Option<Counted>,
-    /// Of a release: present until the node has answered it, be it with a refusal, however long it is down; or until the key is
-    /// gone.
+    /// For a release: present until the node has answered it, even with a refusal and however long it is down, or until the key
+    /// is gone.
     pub(super) untold: Option<Counted>,
 }
 
@@ -126,7 +126,7 @@ impl Fault for NodeFault {
     }
 }
 
-/// Counts itself while it lives: how many releases are not answered yet.
+/// A release that counts as unanswered while this value lives.
 pub(super) struct Counted(Arc<AtomicUsize>);
 
 impl Counted {

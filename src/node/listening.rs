@@ -12,33 +12,33 @@ use crate::clock;
 use crate::core::base::Time;
 use crate::error::NodeFault;
 
-/// The most channels in one command.
+/// Most channels in one command.
 const AT_ONCE: usize = 256;
 
-/// Why nothing can be listened to.
+/// The reason why nothing can be listened to.
 pub(super) enum Deaf {
-    /// The connection is of no use any more. The node's worker tells what is wrong there.
+    /// The connection is of no use any more. The node's worker reports the fault.
     Broken,
     /// The server does not allow it.
     Refused(NodeFault),
 }
 
-/// Something that was published.
+/// A published message.
 pub(super) struct Message {
     pub(super) channel: Vec<u8>,
     pub(super) text: Vec<u8>,
 }
 
-/// What comes over a connection that listens.
+/// An event on a connection that listens.
 pub(super) enum Event {
     Subscribed,
     Message(Message),
     Refused(ServerError),
-    /// The confirmation of an UNSUBSCRIBE, or nothing that concerns us.
+    /// The confirmation of an UNSUBSCRIBE, or something that does not concern us.
     Other,
 }
 
-/// Nothing but listening is done over it.
+/// A connection that is used for listening only.
 pub(super) struct Listening {
     connection: Connection,
     timeout: Duration,
@@ -49,10 +49,10 @@ impl Listening {
         Self { connection, timeout }
     }
 
-    /// Listens to `channels`, too; returns once the server has confirmed all of them. What is published
-    /// meanwhile goes to `heard`.
+    /// Listens to `channels`, too; returns once the server has confirmed all of them. Messages that come
+    /// meanwhile go to `heard`.
     ///
-    /// Done by hand: the crate takes a server's refusal for a confirmation.
+    /// This is done by hand, since the crate takes a server's refusal for a confirmation.
     pub(super) fn subscribe(
         &mut self,
         channels: &[Vec<u8>],
@@ -77,7 +77,7 @@ impl Listening {
         Ok(())
     }
 
-    /// Does not wait for the confirmation: what comes before it does no harm.
+    /// Unsubscribes without waiting for the confirmation: messages that come before it do no harm.
     pub(super) fn unsubscribe(&mut self, channels: &[Vec<u8>]) -> Result<(), Deaf> {
         for channels in channels.chunks(AT_ONCE) {
             self.write(redis::cmd("UNSUBSCRIBE").arg(channels))?;
@@ -85,7 +85,7 @@ impl Listening {
         Ok(())
     }
 
-    /// The next message; `None` if there was none for that long.
+    /// The next message; `None` if none came within this time.
     pub(super) fn next(&mut self, within: Duration) -> Result<Option<Message>, Deaf> {
         self.read_timeout(within)?;
         let until = clock::now().after(within);
@@ -115,7 +115,7 @@ impl Listening {
     }
 }
 
-/// The meaning of an error to SUBSCRIBE. A server that is busy, for instance, would answer anything with it, and that passes.
+/// The meaning of an error to SUBSCRIBE. An error that a server gives to all commands for a time, such as BUSY, is no refusal.
 fn refusal(error: ServerError, address: &Address) -> Deaf {
     match PASSING.contains(&error.code()) {
         true => Deaf::Broken,
@@ -123,7 +123,7 @@ fn refusal(error: ServerError, address: &Address) -> Deaf {
     }
 }
 
-/// The two versions of the protocol differ only in the frame.
+/// The event of a value. The two versions of the protocol differ only in the frame.
 pub(super) fn event(value: Value) -> Event {
     let (kind, mut parts) = match value {
         Value::ServerError(error) => return Event::Refused(error),

@@ -1,4 +1,4 @@
-//! What is said on a new connection before anything else: user and password, the protocol's version,
+//! The login, which comes first on a new connection: user and password, the protocol's version, and
 //! the database.
 
 use redis::{ProtocolVersion, ServerError, Value};
@@ -11,7 +11,7 @@ use super::wire::Wire;
 use crate::core::base::Time;
 use crate::error::{Cause, NodeFault};
 
-/// Does all that the URL asks for, until then. Whether the server has said anything.
+/// Does all that the URL asks for, by `until`. Returns true if the server has answered anything.
 pub(super) fn log_in(wire: &mut Wire, address: &Address, until: Time) -> Result<bool, NodeFault> {
     let login = address.info().redis_settings();
     let mut commands = Vec::new();
@@ -21,7 +21,7 @@ pub(super) fn log_in(wire: &mut Wire, address: &Address, until: Time) -> Result<
         said.push(what);
     };
     let user = login.username();
-    // A user who needs none logs in with an empty one: without a login this would be the default user.
+    // A user without a password logs in with an empty one: without a login this would be the default user.
     let password = login.password().or(user.map(|_| ""));
     match (login.protocol(), password) {
         (ProtocolVersion::RESP2, Some(password)) => {
@@ -52,7 +52,7 @@ pub(super) fn log_in(wire: &mut Wire, address: &Address, until: Time) -> Result<
                 answer => break answer,
             }
         };
-        // Nothing of it is quoted: a server may quote the command that it refuses, and with it the
+        // No answer is quoted: a server may quote the command that it refuses, and with it the
         // password.
         if let Value::ServerError(error) = answer {
             let (cause, what) = refused(said, &error, address);
@@ -68,8 +68,8 @@ pub(super) enum Said {
     Select,
 }
 
-/// The fault of a server that answers a part of the login with that, and its cause, which may pass: it may be an error about
-/// the login, or one of a server that would answer anything so.
+/// The fault of a server that answers a part of the login with an error, and its cause. The error may be about the login, or
+/// about the server's state, which may pass.
 pub(super) fn refused(said: Said, error: &ServerError, address: &Address) -> (Cause, String) {
     if let Some(what) = refused_for_good(said, error, address) {
         return (Cause::Unfit, what);
@@ -86,7 +86,7 @@ pub(super) fn refused(said: Said, error: &ServerError, address: &Address) -> (Ca
     }
 }
 
-/// The same, where the error is known to be about the login.
+/// The fault, if the error is known to be about the login.
 fn refused_for_good(said: Said, error: &ServerError, address: &Address) -> Option<String> {
     let (code, details) = (error.code(), error.details().unwrap_or_default());
     let is_unknown = details.to_ascii_lowercase().starts_with("unknown command");
@@ -97,7 +97,7 @@ fn refused_for_good(said: Said, error: &ServerError, address: &Address) -> Optio
              or Valkey"
                 .to_owned()
         }
-        // An error with another code may speak of passwords, and be about something else.
+        // An error with another code may mention passwords and be about something else.
         Said::Auth if code == "ERR" && NO_PASSWORD.iter().any(|says| details.contains(says)) => {
             "the server has no password for the default user, and this client logs in with one; leave it out, or \
              set requirepass on the server"
@@ -121,7 +121,7 @@ fn refused_for_good(said: Said, error: &ServerError, address: &Address) -> Optio
             "the user may not choose database {database} of the URL; allow it with +select, or use \
              database 0: redis://host:port/0"
         ),
-        // Neither a Sentinel nor a Cluster has databases, and this comes before they are told by what they are.
+        // A Sentinel or a Cluster has no databases, and SELECT comes before the checks that recognise these servers.
         Said::Select if is_unknown => format!(
             "the server knows no databases, and the URL names {database}; is it a Sentinel? Then name the \
              masters themselves"
@@ -138,8 +138,8 @@ fn refused_for_good(said: Said, error: &ServerError, address: &Address) -> Optio
     Some(what)
 }
 
-/// What servers say before there were users, in place of "AUTH takes a password only".
+/// The error of servers from before there were users; it means "AUTH takes a password only".
 const NO_USERS: &str = "wrong number of arguments for 'auth' command";
 
-/// Their words about a password where none is set; the second one before Redis 6, and servers that follow it.
+/// Errors about a password where none is set. The second one is from before Redis 6, and from servers that follow it.
 const NO_PASSWORD: [&str; 2] = ["without any password configured", "no password is set"];

@@ -1,7 +1,7 @@
-//! A look at the servers that answer under a node's name, by connections besides the worker's.
+//! A look at the servers that answer under a node's name, through connections besides the worker's.
 //!
-//! The worker keeps its connection for as long as it can, and comes back to the address that has answered, so by itself it sees one
-//! server only.
+//! The worker keeps its connection for as long as it can, and comes back to the address that has answered. So by itself it sees only
+//! one server.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,16 +17,16 @@ use crate::core::base::Time;
 use crate::error::NodeFault;
 use crate::random::random;
 
-/// The most addresses of a name that one look goes to. They are picked by chance.
+/// Most addresses of a name that one look visits. They are picked at random.
 const AT_ONCE: usize = 8;
 
-/// One look makes so many connections at least, one right after the other. A balancer that leads each new connection to the next
-/// server leads them to different ones. A single connection could meet the same server each time: that of a client whose looks
-/// take turns with those of another client.
+/// Least number of connections of one look, made one right after the other. A balancer that leads each new connection to the next
+/// server leads them to different ones. A single connection could meet the same server each time, if the looks of this client
+/// alternate with those of another client.
 const IN_A_ROW: usize = 2;
 
 impl Driver {
-    /// Has a thread look which server answers, if that is due. Returns when it is due next.
+    /// Starts a thread that looks which server answers, if that is due. Returns the time when the next look is due.
     pub(super) fn look(&self) -> Time {
         let (is_due, next) = self.set.looks(self.node, clock::now());
         if is_due && !self.shared.status.looks.swap(true, Ordering::Relaxed) {
@@ -34,7 +34,7 @@ impl Driver {
             let (address, set) = (self.address.clone(), self.set.clone());
             let shared = self.shared.clone();
             let look = move || {
-                // The worker tells what is wrong with the node.
+                // The worker reports the faults of the node.
                 let mut addresses = address.each(timeout).unwrap_or_default();
                 addresses.sort_by_cached_key(|_| random::<u64>());
                 let connections = addresses.len().clamp(IN_A_ROW, AT_ONCE);
@@ -43,7 +43,7 @@ impl Driver {
                 }
                 shared.status.looks.store(false, Ordering::Relaxed);
             };
-            // Without a thread, the next look comes.
+            // If no thread can start, the next look takes its place.
             if clock::spawn(format!("quorlock-look-{node}"), look).is_err() {
                 self.shared.status.looks.store(false, Ordering::Relaxed);
             }
@@ -52,8 +52,8 @@ impl Driver {
     }
 }
 
-/// Opens a connection, and notes which master it leads to. It asks as the worker does: what is in between may answer other questions
-/// by itself.
+/// Opens a connection, and notes the master to which it leads. It asks as the worker does: an intermediary may answer other
+/// questions by itself.
 pub(super) fn look(
     address: &Address,
     timeout: Duration,
@@ -71,7 +71,7 @@ fn look_by(
 ) -> Result<Connection, NodeFault> {
     let mut connection = opened?;
     let probe = admit::ask(&mut connection, set.mark_key(), timeout);
-    // A server that does not answer that cannot be told from another one.
+    // A server that does not answer the probe cannot be told from another one.
     if let Ok(probe) = probe.map_err(|broken| broken.fault)? {
         set.sighted(node, &probe, clock::now());
     }

@@ -1,14 +1,14 @@
-//! The use of looking for answers before a caller sleeps: as far as it has been of any.
+//! A record of how useful it is that a caller looks for answers before it sleeps.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// The credit that a look earns if it has found something, and costs if it was in vain. Half of them have to be of use.
+/// Credit that a look earns if it has found something, and costs if it has not. So half of the looks must find something.
 const STEP: u32 = 2;
 
-/// The most credit.
+/// Upper limit of the credit.
 const MOST: u32 = 16;
 
-/// One look is made each so many waits where they are not worth it: that may have changed.
+/// Number of waits for each look while looks are not worth it: that may have changed.
 const NOW_AND_THEN: u32 = 64;
 
 /// Looks are worth it while `credit` is left.
@@ -22,15 +22,15 @@ impl Looks {
         Self { credit: AtomicU32::new(MOST), waits: AtomicU32::new(0) }
     }
 
-    /// Returns true if a caller that is about to wait is to look first.
+    /// Returns true if a caller that is about to wait should look first.
     pub(super) fn is_worth_it(&self) -> bool {
         self.credit.load(Ordering::Relaxed) > 0
             || self.waits.fetch_add(1, Ordering::Relaxed).is_multiple_of(NOW_AND_THEN)
     }
 
-    /// A look has found something, or nothing.
+    /// Notes if a look has found something.
     pub(super) fn note(&self, found: bool) {
-        // Callers that look are alone, and where they are not, an error of one look does no harm.
+        // Callers that look are alone. If they are not, an error of one look does no harm.
         let credit = self.credit.load(Ordering::Relaxed);
         let credit = if found { (credit + STEP).min(MOST) } else { credit.saturating_sub(STEP) };
         self.credit.store(credit, Ordering::Relaxed);

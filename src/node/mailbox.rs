@@ -1,8 +1,8 @@
-//! What waits for a node's worker.
+//! The queue of jobs for a node's worker.
 //!
-//! A queue of its own instead of a channel. The worker takes all jobs at once, and is woken after the lock
-//! that it needs for that is free. A channel's receiver is woken under a lock that it has to take first,
-//! which costs both sides a system call more for each request, and a change of threads.
+//! It is a queue of its own instead of a channel. The worker takes all jobs at once, and is woken after the lock
+//! that it needs for that is free. A channel's receiver is woken under a lock that it must take first. That costs
+//! both sides one more system call for each request, and a change of threads.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,20 +19,20 @@ use super::waker::Waker;
 use super::wire::Socket;
 use crate::core::base::give_room_back;
 
-/// The most jobs that wait for a worker. One caller has one at a time, and the timer a thousand, so this is beyond what
-/// a process has threads.
+/// Most jobs that wait for a worker. A caller has one at a time, and the timer a thousand, so this exceeds the
+/// number of threads of a process.
 const CAPACITY: usize = 4_096;
 
-/// The most releases that wait for a worker. They wait behind other requests while the node is silent, and must not get lost.
+/// Most releases that wait for a worker. They wait behind other requests while the node is silent, and must not get lost.
 const RELEASES: usize = 65_536;
 
 #[derive(Default)]
 pub(super) struct Mailbox {
     state: Mutex<MailboxState>,
     filled: Condvar,
-    /// Made for each job or wake-up that comes here.
+    /// The recall that is made for each job or wake-up.
     recall: Arc<Recall>,
-    /// Ends the worker's wait for an answer. Without it, nothing ends that but the answer.
+    /// Ends the worker's wait for an answer. Without it, only the answer ends that wait.
     #[cfg(unix)]
     waker: OnceLock<Waker>,
 }
@@ -40,15 +40,15 @@ pub(super) struct Mailbox {
 #[derive(Default)]
 struct MailboxState {
     jobs: VecDeque<Job>,
-    /// The worker sleeps in that way, and nobody has woken it yet.
+    /// The way in which the worker sleeps, until it is woken.
     asleep: Option<Asleep>,
-    /// Something has come since the worker looked last.
+    /// True if something has come since the worker's last check.
     is_news: bool,
-    /// There may be something to do besides the jobs.
+    /// True if there may be something to do besides the jobs.
     woken: bool,
-    /// Nobody sends anything any more.
+    /// True if nothing is sent any more.
     closed: bool,
-    /// Nobody takes anything any more.
+    /// True if nothing is taken any more.
     abandoned: bool,
 }
 
@@ -57,7 +57,7 @@ struct MailboxState {
 enum Asleep {
     /// It has nothing to do.
     Resting,
-    /// It waits for an answer of the node. Requests have to wait for that as well, unless they may go out before it, or a caller has
+    /// It waits for an answer of the node. Requests must wait for it as well, unless they may go out before it, or a caller has
     /// taken it.
     Reading { heeds_jobs: bool },
 }
@@ -68,19 +68,19 @@ impl Asleep {
     }
 }
 
-/// A job that is not in the mailbox.
+/// A job that the mailbox did not take.
 pub(super) enum Refused {
     Full(Job),
     Abandoned(Job),
 }
 
-/// What a wait has come to.
+/// The result of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Found {
     /// A job, or a wake-up.
     Something,
     Nothing,
-    /// There will never be anything.
+    /// Nothing will ever come again.
     Closed,
 }
 
@@ -98,13 +98,13 @@ impl Mailbox {
         Ok(())
     }
 
-    /// Leaves the job there, and the worker asleep: others follow, and all of them are to go out in one write.
-    /// [`wake_worker`](Self::wake_worker) is still to be called.
+    /// Adds a job without waking the worker: others follow, and all of them are to go out in one write.
+    /// The caller must call [`wake_worker`](Self::wake_worker) afterwards.
     pub(super) fn put(&self, job: Job) -> Result<(), Refused> {
         self.state.lock().push(job)
     }
 
-    /// Has the worker take the jobs that were put there, if there are any.
+    /// Makes the worker take the jobs that were put there, if there are any.
     pub(super) fn wake_worker(&self) {
         let mut state = self.state.lock();
         if state.jobs.is_empty() {
@@ -120,23 +120,23 @@ impl Mailbox {
         self.change(|state| state.woken = true);
     }
 
-    /// What is there will still be taken, and nothing more is sent.
+    /// Closes the mailbox: jobs in it are still taken, and nothing more is sent.
     pub(super) fn close(&self) {
         self.change(|state| state.closed = true);
     }
 
-    /// The worker has ended, and nothing more is taken.
+    /// Abandons the mailbox: the worker has ended, and nothing more is taken.
     pub(super) fn abandon(&self) {
         let mut left = VecDeque::new();
         self.change(|state| {
             state.abandoned = true;
             left = std::mem::take(&mut state.jobs);
         });
-        // Outside of the lock: what a job drops may send another one.
+        // Outside of the lock: dropping a job may send another one.
         drop(left);
     }
 
-    /// Waits until there is something, for `at_most`.
+    /// Waits until something comes, for `at_most`.
     pub(super) fn wait(&self, at_most: Duration) -> Found {
         let mut state = self.state.lock();
         let found = state.found();
@@ -149,7 +149,7 @@ impl Mailbox {
         state.found()
     }
 
-    /// From now on the worker can wait for an answer and for what is sent, if the process may have one more file descriptor.
+    /// Lets the worker wait for an answer and for jobs at once, if the process may have one more file descriptor.
     #[cfg(unix)]
     pub(super) fn make_waker(&self) {
         if let Ok(waker) = Waker::new() {
@@ -157,11 +157,11 @@ impl Mailbox {
         }
     }
 
-    /// Here the worker waits for an answer alone.
+    /// The worker waits for an answer alone on these systems.
     #[cfg(not(unix))]
     pub(super) fn make_waker(&self) {}
 
-    /// Returns true if the worker can wait for an answer and for what is sent.
+    /// Returns true if the worker can wait for an answer and for jobs at once.
     pub(super) fn has_waker(&self) -> bool {
         #[cfg(unix)]
         return self.waker.get().is_some();
@@ -169,7 +169,7 @@ impl Mailbox {
         return false;
     }
 
-    /// Waits until the socket has something to be read, for `at_most`. It ends as well with a wake-up, and with what is sent if it
+    /// Waits until the socket has something to read, for `at_most`. A wake-up ends the wait as well. So does a job if it
     /// `heeds_jobs`, or once a caller has had the connection: the answer may not come then.
     #[cfg(unix)]
     pub(super) fn wait_for_answer(
@@ -191,13 +191,13 @@ impl Mailbox {
         state.found()
     }
 
-    /// Here is no way to wait for both.
+    /// Finds nothing: these systems have no way to wait for both.
     #[cfg(not(unix))]
     pub(super) fn wait_for_answer(&self, _: &Socket, _: Duration, _: bool) -> Found {
         Found::Nothing
     }
 
-    /// A caller has had the connection. If the worker waits for an answer there, it may wait in vain.
+    /// Notes that a caller has had the connection. If the worker waits for an answer there, that may never come.
     pub(super) fn was_taken(&self) {
         let mut state = self.state.lock();
         if let Some(Asleep::Reading { .. }) = state.asleep {
@@ -216,26 +216,26 @@ impl Mailbox {
         self.state.lock().abandoned
     }
 
-    /// Returns how many jobs are there.
+    /// Returns the number of jobs.
     pub(super) fn len(&self) -> usize {
         self.state.lock().jobs.len()
     }
 
-    /// Moves what is there to `jobs`, in order, as long as these are fewer than `most`.
+    /// Moves jobs to `jobs`, in order, as long as these are fewer than `most`.
     pub(super) fn take(&self, jobs: &mut Vec<Job>, most: usize) {
         let mut state = self.state.lock();
         let room = most.saturating_sub(jobs.len()).min(state.jobs.len());
         jobs.extend(state.jobs.drain(..room));
     }
 
-    /// Gives room back that was needed once, and returns whether a job is there.
+    /// Gives unused room back. Returns true if there is a job.
     pub(super) fn tidy(&self) -> bool {
         let mut state = self.state.lock();
         give_room_back(&mut state.jobs);
         !state.jobs.is_empty()
     }
 
-    /// Returns true if the worker sleeps, and nobody has woken it yet.
+    /// Returns true if the worker sleeps and was not woken yet.
     #[cfg(test)]
     pub(super) fn is_asleep(&self) -> bool {
         self.state.lock().asleep.is_some()
@@ -373,7 +373,7 @@ mod tests {
         assert_eq!(mailbox.wait(Duration::ZERO), Found::Nothing, "it was told once");
     }
 
-    /// What is put there goes out with what follows.
+    /// Jobs that are put there go out together, at the wake-up.
     #[test]
     fn a_job_that_is_put_there_wakes_nobody_until_that_is_asked_for() {
         let mailbox = Arc::new(Mailbox::default());
@@ -414,7 +414,7 @@ mod tests {
         assert!(matches!(mailbox.send(job(2)), Err(Refused::Abandoned(_))));
     }
 
-    /// Were one wake-up lost, a wait would take its whole minute.
+    /// If one wake-up were lost, a wait would take its whole minute.
     #[test]
     fn whoever_sleeps_is_woken_for_each_thing_there_is() {
         const JOBS: usize = 20_000;

@@ -1,7 +1,7 @@
 //! The nodes: one worker thread, one bounded mailbox and one connection for each Redis master.
 //!
-//! The only part of the crate that knows the `redis` crate. It carries requests and answers and
-//! knows nothing of votes; what an answer means is up to the caller.
+//! This is the only part of the crate that knows the `redis` crate. It carries requests and answers and
+//! knows nothing of votes; the callers interpret the answers.
 
 mod address;
 mod addresses;

@@ -1,4 +1,4 @@
-//! How a connection to a node is opened whose name may have several addresses, so that a bad one does not keep a good one from
+//! Opening a connection to a node whose name may have several addresses, so that a bad one does not keep a good one from
 //! being reached.
 
 use std::io;
@@ -14,19 +14,19 @@ use crate::clock;
 use crate::core::base::Time;
 use crate::error::{Cause, NodeFault};
 
-/// The most addresses that are tried for one connection. The next try begins with the others.
+/// Most addresses that are tried for one connection. The next try begins with the others.
 const MOST: usize = 8;
 
-/// How long an address is tried alone at most, before the next one is tried beside it, as RFC 8305 (section 5) recommends. All get
-/// their turn within the time of one step.
+/// Longest time for which one address is tried alone, before the next one is tried as well, as RFC 8305 (section 5) recommends. All
+/// get their turn within the time of one step.
 const ALONE: Duration = Duration::from_millis(250);
 
-/// To connect, to log in, and to ask what it is.
+/// Number of steps: to connect, to log in, and to identify the server.
 const STEPS: u32 = 3;
 
 impl Connection {
-    /// Looks up the name, connects, logs in and makes sure that what answers is a server that we can use. Each step takes `timeout`
-    /// at most. Of several addresses it is the first one whose server lets us in. The caller says whether that is of use
+    /// Looks up the name, connects, logs in and checks that the server is one that we can use. Each step takes `timeout` at most.
+    /// Among several addresses, the first one whose server lets us in is taken. The caller must report if the server is usable
     /// ([`Address::has_answered`], [`Address::has_failed`]).
     pub(super) fn open(address: &Address, timeout: Duration) -> Result<Self, NodeFault> {
         let mut addresses = address
@@ -42,8 +42,8 @@ impl Connection {
 
 type Opened = Result<Connection, NodeFault>;
 
-/// Each one is tried once the one before has failed, or has had its time alone. The first one, which may be known to be good, has more
-/// of that.
+/// Tries each address once the one before it has failed, or has had its time alone. The first one, which may be known to be good,
+/// has more time alone.
 fn first_of(name: &Address, addresses: &[Address], timeout: Duration) -> Opened {
     let count = addresses.len();
     let (sender, results) = bounded(count);
@@ -87,8 +87,8 @@ fn left_until(until: Time, alone: Duration, is_last: bool) -> Duration {
     if is_last { left } else { left.min(alone) }
 }
 
-/// Opens a connection to that address on a thread of its own; where there is none, on this one. A connection that comes after
-/// another one is closed.
+/// Opens a connection to the address on a thread of its own, or on this thread if none can start. A connection that comes
+/// after another one is closed.
 fn start(address: &Address, timeout: Duration, sender: &Sender<(Address, Opened)>) {
     let open = {
         let (address, sender) = (address.clone(), sender.clone());
@@ -102,8 +102,8 @@ fn start(address: &Address, timeout: Duration, sender: &Sender<(Address, Opened)
     }
 }
 
-/// A server that answers says more of what is wrong than an address at which nobody does; and one that may let us in soon, more
-/// than one that never will.
+/// The more useful one of two faults. A server that answers says more about the problem than a silent address. A server that
+/// may let us in soon says more than one that never will.
 fn the_one_to_tell(before: Option<NodeFault>, new: NodeFault) -> NodeFault {
     let rank = |fault: &NodeFault| match fault.cause() {
         Cause::Way => 0,

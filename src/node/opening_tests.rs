@@ -9,7 +9,7 @@ use super::*;
 
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A port of that address on which nobody answers: what listens there has as many connections waiting as it takes.
+/// A port of the address that answers nobody: its listener has as many waiting connections as it takes.
 fn dead(address: SocketAddr) -> (Socket, Vec<TcpStream>) {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
     socket.bind(&address.into()).expect("the port is free there");
@@ -19,7 +19,7 @@ fn dead(address: SocketAddr) -> (Socket, Vec<TcpStream>) {
     (socket, waiting)
 }
 
-/// A server that answers each of our first questions with that; or, without an answer, takes connections and is silent.
+/// Starts a server that answers each of our first questions with `answers`; or, without these, accepts connections and is silent.
 fn server(address: SocketAddr, answers: Option<&'static str>) -> SocketAddr {
     let listener = TcpListener::bind(address).expect("the port is free there");
     let address = listener.local_addr().expect("it is bound");
@@ -46,7 +46,7 @@ fn at(last: u8, port: u16) -> SocketAddr {
 
 const LOADING: &str = "-LOADING Redis is loading the dataset in memory\r\n";
 
-/// Which of the addresses says that it is loading, or what is wrong otherwise.
+/// The reported fault of the addresses: a server there is loading, or something else is wrong.
 fn told(addresses: &[SocketAddr], timeout: Duration) -> String {
     let name = Address::parse("redis://name.test:6379", 1).expect("a URL");
     let addresses: Vec<_> = addresses.iter().map(|it| name.at(*it)).collect();

@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-/// The most characters of them that are shown.
+/// Most characters of a server's words that are shown.
 const SHOWN: usize = 200;
 
-/// `text` with control characters escaped, and cut off behind [`SHOWN`] characters.
+/// `text` with control characters escaped, and cut off after [`SHOWN`] characters.
 ///
 /// Messages go to logs and terminals. A server, or something in its place, must be able neither to fill
 /// them nor to write lines or control sequences of its own there.

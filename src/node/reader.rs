@@ -8,28 +8,28 @@ use redis::{Parser, RedisError, Value};
 use crate::clock;
 use crate::core::base::{Time, exact};
 
-/// The longest answer that is read, in bytes. The largest that there are: a batch of 256 calls, each
-/// answered in less than 64 bytes, 16 KB; one section of INFO, below 4 KB; a message on a channel, whose
-/// name has at most 6 KB. Parsed, an answer takes up to about 30 times as much memory.
+/// The longest answer that is read, in bytes. The largest answers are: a batch of 256 calls with less than
+/// 64 bytes each, 16 KB; one section of INFO, below 4 KB; and a message on a channel whose name has at most
+/// 6 KB. Parsed, an answer takes up to about 30 times as much memory.
 pub(super) const LONGEST: usize = 256 * 1024;
 
-/// How many lists may be in one another. Our scripts answer two, and HELLO three. The parser, which
+/// Deepest nesting of lists in an answer. Our scripts answer two levels, and HELLO three. The parser, which
 /// recurses, gives up at a hundred.
 pub(super) const DEEPEST: usize = 8;
 
 pub(super) struct Reader {
     parser: Parser,
-    /// How many bytes more the answer may have that is being read.
+    /// Number of bytes that may still come of the present answer.
     left: usize,
-    /// Since when part of an answer has been here, as seen when a read ended without the rest.
+    /// Time since which part of an answer has been here, noted when a read ended without the rest.
     incomplete_since: Option<Time>,
-    /// The longest that an answer may take once it has begun.
+    /// Time limit of an answer once it has begun.
     timeout: Duration,
 }
 
-/// Why there is no value.
+/// The reason why there is no value.
 pub(super) enum Unread {
-    /// The answer is no answer to us, for that reason.
+    /// The answer cannot be one to us, for that reason.
     Excess(String),
     Failed(RedisError),
 }
@@ -39,8 +39,8 @@ impl Reader {
         Self { parser: Parser::new(), left: LONGEST, incomplete_since: None, timeout }
     }
 
-    /// The next value. After a timeout of the stream the rest may still be read, within the time that a
-    /// whole answer has.
+    /// The next value. After a timeout of the stream the rest may still be read, within the time limit of
+    /// a whole answer.
     pub(super) fn read(&mut self, stream: &mut impl Read) -> Result<Value, Unread> {
         let read = self.read_at_once(stream);
         if let Err(Unread::Failed(error)) = &read
@@ -77,13 +77,13 @@ impl Reader {
         }
     }
 
-    /// Part of an answer has come, and not all of it.
+    /// Returns true if part of an answer has come, and not all of it.
     pub(super) fn has_begun(&self) -> bool {
         self.left < LONGEST
     }
 }
 
-/// How many lists are in one another, counted up to one more than `limit`.
+/// The nesting depth of lists, counted up to one more than `limit`.
 fn depth(value: &Value, limit: usize) -> usize {
     let deepest = |parts: &mut dyn Iterator<Item = &Value>| match limit {
         0 => 1,
@@ -102,7 +102,7 @@ fn depth(value: &Value, limit: usize) -> usize {
     }
 }
 
-/// What is read of one answer.
+/// The stream of one answer, which ends at the limit.
 struct Answer<'a, S> {
     stream: &'a mut S,
     left: &'a mut usize,

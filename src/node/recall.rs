@@ -1,7 +1,7 @@
-//! Has a caller that drives connections let go of them.
+//! Makes a caller that drives connections let go of them.
 //!
-//! The caller waits for long if a node is far away, or hangs. Workers carry the requests that come for the nodes meanwhile, and cannot
-//! begin before the caller has let go.
+//! The caller waits for long if a node is far away, or hangs. Workers carry the requests that come for the nodes meanwhile, and
+//! cannot begin before the caller has let go.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -10,16 +10,16 @@ use super::waker::Waker;
 
 #[derive(Default)]
 pub(super) struct Recall {
-    /// A caller drives connections, and waits for this along with the answers.
+    /// True while a caller drives connections and waits for a recall along with the answers.
     is_awaited: AtomicBool,
     is_made: AtomicBool,
-    /// Ends that wait. `None`: nobody can wait for it.
+    /// Ends that wait. `None`: no caller can wait for a recall.
     #[cfg(unix)]
     waker: Option<Waker>,
 }
 
 impl Recall {
-    /// Nobody can wait for it if the process may have no further file descriptor.
+    /// Creates a recall. No caller can wait for it if the process may have no further file descriptor.
     pub(super) fn new() -> Self {
         Self {
             #[cfg(unix)]
@@ -36,24 +36,24 @@ impl Recall {
         return false;
     }
 
-    /// A caller is about to wait for answers, and for this. An earlier recall was for another caller.
+    /// Notes that a caller is about to wait for answers and for a recall. An earlier recall was for another caller.
     ///
-    /// Requests that came before are still to be looked for, in the mailboxes of the nodes whose connections the caller has.
+    /// The caller must still look for earlier requests in the mailboxes of the nodes whose connections it has.
     pub(super) fn expect(&self) {
         if self.is_made() {
             self.heed();
-            // Behind that: else one that is made in between would be neither told nor made again.
+            // Only after `heed`: otherwise a recall that is made in between would be neither reported nor made again.
             self.is_made.store(false, Ordering::SeqCst);
         }
         self.is_awaited.store(true, Ordering::SeqCst);
     }
 
-    /// Nobody waits for it any more.
+    /// Notes that no caller waits for a recall any more.
     pub(super) fn stop_expecting(&self) {
         self.is_awaited.store(false, Ordering::SeqCst);
     }
 
-    /// Has the caller let go, if there is one.
+    /// Makes the caller let go, if there is one.
     pub(super) fn make(&self) {
         if self.is_awaited.load(Ordering::SeqCst) && !self.is_made.swap(true, Ordering::SeqCst) {
             #[cfg(unix)]
@@ -66,13 +66,13 @@ impl Recall {
         self.is_made.load(Ordering::SeqCst)
     }
 
-    /// The caller has been told.
+    /// Notes that the caller has been told.
     #[cfg(unix)]
     pub(super) fn heed(&self) {
         self.waker.iter().for_each(Waker::heed);
     }
 
-    /// Here no caller drives a connection.
+    /// No caller drives a connection on these systems.
     #[cfg(not(unix))]
     fn heed(&self) {}
 
@@ -89,7 +89,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns true if a caller that waits is told at once.
+    /// Returns true if a waiting caller is told at once.
     fn is_told(recall: &Recall) -> bool {
         let waker = recall.waker().expect("there are file descriptors");
         let mut polled = [PollFd::new(waker, PollFlags::IN)];

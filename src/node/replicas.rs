@@ -1,7 +1,7 @@
-//! Waits until a node's replicas have what was granted, without holding up anybody else.
+//! Waits until a node's replicas have a grant, without delaying any other request.
 //!
-//! `WAIT` blocks its connection, and speaks of what *that* connection wrote last. So it has a connection
-//! and a thread of its own. A tiny write there comes behind the grants in the node's replication stream. A
+//! `WAIT` blocks its connection, and reports on the last write of *that* connection. So it has a connection
+//! and a thread of its own. A tiny write there comes after the grants in the node's replication stream. A
 //! replica that has the write has the grants. All waiting grants share one such write and one `WAIT`.
 
 use std::sync::Arc;
@@ -19,20 +19,20 @@ use crate::core::link::GRACE;
 use crate::core::vote::Failure;
 use crate::error::NodeFault;
 
-/// How many replicas have to acknowledge a grant, and how long they may take.
+/// Number of replicas that must acknowledge a grant, and their time limit.
 #[derive(Clone, Debug)]
 pub(crate) struct Replicas {
     pub(crate) needed: u32,
     pub(crate) timeout: Duration,
-    /// The key of the write behind the grants; it lives for a moment.
+    /// The key of the write after the grants, which expires after 1 ms.
     pub(crate) key: Vec<u8>,
 }
 
-/// A grant that counts once it is replicated.
+/// A grant that counts only once it is replicated.
 pub(super) struct Unreplicated {
     pub(super) sink: Arc<dyn Sink>,
     pub(super) value: Value,
-    /// The server that granted.
+    /// The run id of the server that granted.
     pub(super) run_id: String,
 }
 
@@ -45,22 +45,22 @@ pub(super) struct Confirmer {
 }
 
 impl Confirmer {
-    /// Works until the node's worker has gone.
+    /// Works until the node's worker has ended.
     pub(super) fn run(self) {
         let mut connection = None;
         while let Ok(first) = self.grants.recv() {
-            // All that have come while the last ones were waiting.
+            // All grants that have come during the last wait.
             let grants: Vec<_> = std::iter::once(first).chain(self.grants.try_iter()).collect();
             let confirmed = match connection.take().map(|open| self.confirm(open)) {
                 Some(Ok(open)) => Ok(open),
                 Some(Err(Unconfirmed::TooFew(fault))) => Err(fault),
-                // There is none yet, or it was closed while it was idle.
+                // There is no connection yet, or it was closed while it was idle.
                 None | Some(Err(Unconfirmed::Broken(_))) => {
                     Connection::open(&self.address, self.timeout + self.replicas.timeout)
                         .and_then(|open| self.confirm(open).map_err(Unconfirmed::fault))
                 }
             };
-            // What connects to another server than the worker is of no use for the next ones either.
+            // A connection to another server than the worker's is of no use for the next grants either.
             let mut same_server = true;
             for grant in grants {
                 let answer = match &confirmed {
@@ -69,7 +69,7 @@ impl Confirmer {
                         same_server = false;
                         Err(self.another_server())
                     }
-                    // The key is there, and not where it has to be: it will be given back.
+                    // The key is there, but not on the replicas that must have it: it will be released.
                     Err(fault) => Err(fault.clone()),
                 };
                 let answer =
@@ -80,13 +80,13 @@ impl Confirmer {
         }
     }
 
-    /// What was replicated there says nothing about the server that granted.
+    /// The fault of a server that is not the one that granted: its replicas say nothing about the grant.
     fn another_server(&self) -> NodeFault {
         let what = "the server was restarted or replaced between the grant and its replication";
         NodeFault::new(self.address.shown(), what)
     }
 
-    /// Gives the connection back if enough replicas have everything that was granted before.
+    /// Returns the connection if enough replicas have everything that was granted before.
     fn confirm(&self, mut connection: Connection) -> Result<Connection, Unconfirmed> {
         let Replicas { needed, timeout, key } = &self.replicas;
         let wait_ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
@@ -117,9 +117,9 @@ impl Confirmer {
     }
 }
 
-/// Why grants are not confirmed.
+/// The reason why grants are not confirmed.
 enum Unconfirmed {
-    /// So say the replicas; to ask again would only take as long again.
+    /// Too few replicas have acknowledged. Another try would only take as long again.
     TooFew(NodeFault),
     /// Something was wrong with the connection; another one may do better.
     Broken(NodeFault),

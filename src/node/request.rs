@@ -17,7 +17,7 @@ macro_rules! shared {
     };
 }
 
-/// The texts that scripts have in common: a line `-- include NAME` of a script stands for one of them.
+/// Texts that several scripts share: a line `-- include NAME` of a script stands for one of them.
 const SHARED: [(&str, &str); 18] = shared![
     "read.lua",
     "check.lua",
@@ -39,24 +39,24 @@ const SHARED: [(&str, &str); 18] = shared![
     "make.lua",
 ];
 
-/// A Lua script out of `lua/`.
+/// A Lua script from `lua/`.
 #[derive(Debug)]
 pub(crate) struct Script {
-    /// As it is written in `lua/`.
+    /// The text as it stands in `lua/`.
     written: &'static str,
-    /// With what it includes.
+    /// The text with its includes.
     source: OnceLock<Cow<'static, str>>,
-    /// What makes several calls of it in one step, and its name there.
+    /// The name of the script in a batch, and the script that makes several calls of it in one step.
     batch: Option<(&'static str, &'static Script)>,
-    /// It goes behind all other calls of one write.
+    /// True if its calls go behind all other calls of one write.
     goes_last: bool,
-    /// What an answer to a call of it means.
+    /// The meaning of an answer to a call of it.
     meaning: fn(&Value) -> Meaning,
-    /// `EVALSHA` and the hash, as they are written.
+    /// `EVALSHA` and the hash, in wire format.
     by_sha: OnceLock<Vec<u8>>,
 }
 
-/// Each script is one static value.
+/// Compares the addresses, as each script is one static value.
 impl PartialEq for Script {
     fn eq(&self, other: &Self) -> bool {
         std::ptr::eq(self, other)
@@ -76,13 +76,13 @@ impl Script {
         }
     }
 
-    /// The same script, with what its answers mean.
+    /// Returns the script with that meaning of its answers.
     pub(crate) const fn with_meaning(mut self, meaning: fn(&Value) -> Meaning) -> Self {
         self.meaning = meaning;
         self
     }
 
-    /// The same script, whose calls go behind all others of one write: also behind batches.
+    /// Returns the script as one whose calls go behind all others of one write, batches included.
     pub(crate) const fn last(mut self) -> Self {
         self.goes_last = true;
         self
@@ -93,8 +93,8 @@ impl Script {
         self.goes_last
     }
 
-    /// A script of which, and of others, `batch` can make several calls in one step. It knows this one by
-    /// that name, and is called as the header of `lua/mutex/batch.lua` states.
+    /// A script of which `batch` can make several calls in one step, along with calls of other scripts. The
+    /// batch knows it by `name`, and is called as the header of `lua/mutex/batch.lua` states.
     pub(crate) const fn batched(
         written: &'static str,
         name: &'static str,
@@ -105,7 +105,7 @@ impl Script {
         script
     }
 
-    /// The text that servers are sent.
+    /// The text that is sent to servers.
     pub(crate) fn source(&self) -> &str {
         self.source.get_or_init(|| {
             let included = SHARED.iter().filter(|(line, _)| self.written.contains(line));
@@ -129,9 +129,9 @@ impl Script {
         })
     }
 
-    /// Appends the beginning of a call: all that stands before so many keys and other arguments.
+    /// Appends the beginning of a call: everything before its keys and other arguments, of which it has these numbers.
     pub(super) fn write_to(&self, buffer: &mut Vec<u8>, form: Form, keys: usize, arguments: usize) {
-        // The command, the script, the number of keys.
+        // Three more: the command, the script and the number of keys.
         write_head(buffer, b'*', 3 + keys + arguments);
         match form {
             Form::Sha => buffer.extend_from_slice(self.by_sha()),
@@ -149,42 +149,42 @@ impl Script {
 pub(crate) enum Part<'a> {
     Bytes(&'a [u8]),
     Number(i64),
-    /// The mark under which the node grants, which is known when the call is written; empty in a call
+    /// The mark under which the node grants. It is known when the call is written; it is empty in a call
     /// that is not written for a node.
     Mark,
 }
 
 impl From<u64> for Part<'_> {
-    /// Numbers of locks are far below the limit.
+    /// Converts a number of a lock, which is far below the limit.
     fn from(number: u64) -> Self {
         Self::Number(i64::try_from(number).unwrap_or(i64::MAX))
     }
 }
 
 impl From<Duration> for Part<'_> {
-    /// In milliseconds, as scripts take it. Settings are checked to be far below the limit.
+    /// Converts to milliseconds, as scripts take it. Settings are checked to be far below the limit.
     fn from(duration: Duration) -> Self {
         Self::Number(i64::try_from(duration.as_millis()).unwrap_or(i64::MAX))
     }
 }
 
-/// One call of a script, the same for all nodes it goes to. It is made for each attempt and each release,
-/// so it is packed at once, and by hand: in one piece of memory for all nodes.
+/// One call of a script, the same for all its nodes. It is made for each attempt and each release, so it is
+/// packed at once and by hand: in one piece of memory for all nodes.
 #[derive(Debug)]
 pub(crate) struct Request {
     script: &'static Script,
     keys: usize,
     arguments: usize,
-    /// The keys and the other arguments, as they are written.
+    /// The keys and the other arguments, in wire format.
     packed: Vec<u8>,
-    /// Where in `packed` the other arguments begin.
+    /// Position in `packed` where the other arguments begin.
     arguments_at: usize,
-    /// Where in `packed` the mark belongs.
+    /// Position in `packed` where the mark belongs.
     mark_at: Option<usize>,
 }
 
 impl Request {
-    /// A call with the keys first among its `parts`.
+    /// A call whose first `keys` parts are its keys.
     pub(crate) fn new(script: &'static Script, keys: usize, parts: &[Part<'_>]) -> Self {
         let mut request = RequestBuilder::new(script);
         for (i, part) in parts.iter().enumerate() {
@@ -202,7 +202,7 @@ impl Request {
         (self.script.source(), self.keys, self.arguments)
     }
 
-    /// The sources of the scripts that may make it: its own, and that of its batch.
+    /// The sources of the scripts that may make the call: its own, and that of its batch.
     #[cfg(test)]
     pub(crate) fn sources(&self) -> Vec<&'static str> {
         let batch = self.script.batch.map(|(_, batch)| batch.source());
@@ -232,12 +232,12 @@ impl Request {
         self.script
     }
 
-    /// What an answer to it means.
+    /// The meaning of an answer to the call.
     pub(crate) fn meaning(&self, answer: &Value) -> Meaning {
         (self.script.meaning)(answer)
     }
 
-    /// How many keys and how many other arguments a call has.
+    /// The numbers of keys and of other arguments of the call.
     pub(super) fn counts(&self) -> (usize, usize) {
         (self.keys, self.arguments)
     }
@@ -263,16 +263,16 @@ impl Request {
     }
 }
 
-/// Packs a call while its keys, and then its other arguments, are told.
+/// Packs a call from its keys, and then from its other arguments.
 pub(crate) struct RequestBuilder {
     request: Request,
-    /// The arguments before the next one that the call lacks. They are left out at the end, and empty before another one.
+    /// Number of missing arguments before the next one. They are left out at the end, and empty before another one.
     lacking: usize,
 }
 
 impl RequestBuilder {
     pub(crate) fn new(script: &'static Script) -> Self {
-        // Enough for names and owners as they mostly are.
+        // Enough for most names and owners.
         let packed = Vec::with_capacity(256);
         let request =
             Request { script, keys: 0, arguments: 0, packed, arguments_at: 0, mark_at: None };
@@ -286,7 +286,7 @@ impl RequestBuilder {
         self.request.arguments_at = self.request.packed.len();
     }
 
-    /// Appends an argument. `None`: the call lacks it.
+    /// Appends an argument; `None` if the call lacks it.
     pub(crate) fn argument(&mut self, part: Option<Part<'_>>) {
         let Some(part) = part else {
             self.lacking += 1;
@@ -328,7 +328,7 @@ fn write_head(buffer: &mut Vec<u8>, sign: u8, count: usize) {
     buffer.extend_from_slice(b"\r\n");
 }
 
-/// What a script answered.
+/// The answer of a script.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Value {
     Int(i64),
@@ -354,7 +354,7 @@ impl From<redis::Value> for Value {
     }
 }
 
-/// What else a server may answer, by the name of its type: no script of ours does.
+/// The name of any other type of answer, which none of our scripts gives.
 fn strange(value: &redis::Value) -> &'static str {
     match value {
         redis::Value::Nil => "nothing (nil)",
@@ -368,10 +368,10 @@ fn strange(value: &redis::Value) -> &'static str {
     }
 }
 
-/// How many parts of a list are shown.
+/// Number of parts of a list that are shown.
 const SHOWN: usize = 10;
 
-/// For messages: what a server has answered may be long, and deep.
+/// A short form for messages: the answer of a server may be long, and deep.
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -409,7 +409,7 @@ mod tests {
         assert!(long.to_string().ends_with("a list, ..]"), "{long}");
     }
 
-    /// The `redis` crate writes the same.
+    /// The `redis` crate writes the same bytes.
     #[test]
     fn a_call_is_written_as_servers_read_it() {
         let parts = [

@@ -1,7 +1,7 @@
-//! What the user of a node has to be allowed, and how each of it is tried without a change on the node.
+//! The permissions that the user of a node needs, and a try of each of them that changes nothing on the node.
 //!
-//! Servers look at the access list before they look at a command's last argument. So what sets something has one that no
-//! server takes: it is refused as a wrong call where the user may make it. What deletes names a key that nobody has.
+//! Servers check the access list before they check a command's last argument. So a command that sets something has a last argument
+//! that no server takes: if the user may run it, it is refused as a wrong call. A command that deletes names a missing key.
 
 use redis::ServerError;
 
@@ -10,18 +10,18 @@ use crate::ident::{
 };
 use crate::random::random;
 
-/// What a command is for.
+/// The purpose of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Serves {
     /// Every lock.
     Locks,
     /// Every lock with a fencing token.
     Fencing,
-    /// To say that a lock was given back.
+    /// Reporting that a lock was given back.
     Telling,
-    /// To hear that a lock was given back.
+    /// Hearing that a lock was given back.
     Hearing,
-    /// To end old connections.
+    /// Ending old connections.
     OldConnections,
     /// Locks that are hashes: reentrant and read-write ones, and semaphores.
     HashLocks,
@@ -30,13 +30,13 @@ pub(crate) enum Serves {
     SeveralNames,
 }
 
-/// A server does not let its user do something.
+/// A server's refusal to let its user do something.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
     pub(crate) command: &'static str,
     pub(crate) serves: Serves,
     pub(crate) refused: Refused,
-    /// The pattern of the access list that the key or channel has to match, for the command as it was tried.
+    /// The pattern of the access list that the key or channel of the tried command must match.
     pub(crate) pattern: String,
 }
 
@@ -53,7 +53,7 @@ pub(crate) enum Refused {
 }
 
 impl Refused {
-    /// What the server refuses by that error; `None` if it would carry out the command, called rightly.
+    /// The kind of refusal that the error means; `None` if the server would carry out a correct call of the command.
     pub(super) fn by(error: &ServerError) -> Option<Self> {
         let details = error.details().unwrap_or_default();
         match error.code() {
@@ -68,7 +68,7 @@ impl Refused {
     }
 }
 
-/// One command, as it is tried.
+/// One command, in the form in which it is tried.
 pub(super) struct Try {
     pub(super) command: &'static str,
     serves: Serves,
@@ -89,8 +89,8 @@ impl Try {
     }
 }
 
-/// `KEY` stands for the key of a lock that nobody has, `FENCE` for that of its fence, and `CHANNEL` for the channel on which
-/// its releases are told.
+/// The commands that are tried. `KEY` stands for the key of a lock that nobody has, `FENCE` for the key of its fence, and
+/// `CHANNEL` for the channel of its releases.
 const COMMANDS: &[(Serves, &str, &str)] = {
     use Serves::*;
     &[
@@ -124,7 +124,7 @@ const COMMANDS: &[(Serves, &str, &str)] = {
         (Telling, "PUBLISH", "CHANNEL message"),
         (Telling, "PUBLISH", "REDISSON message"),
         (Telling, "PUBLISH", "REDISSON_RW message"),
-        // Behind a subscription a connection takes nothing else, so these are last.
+        // After a subscription a connection takes nothing else, so these are last.
         (Hearing, "SUBSCRIBE", "CHANNEL"),
         (Hearing, "SUBSCRIBE", "REDISSON"),
         (Hearing, "SUBSCRIBE", "REDISSON_RW"),
@@ -132,7 +132,7 @@ const COMMANDS: &[(Serves, &str, &str)] = {
     ]
 };
 
-/// All that is tried, for locks whose keys begin like that, with fencing tokens or without.
+/// All tries, for locks whose keys have this prefix, with fencing tokens or without.
 pub(super) fn tries(key_prefix: &[u8], fencing: bool) -> Vec<Try> {
     let name = ["quorlock-doctor/", &random_text(random())].concat();
     let key = [key_prefix, name.as_bytes()].concat();
@@ -164,8 +164,8 @@ mod tests {
     use super::*;
     use crate::terms;
 
-    /// Whoever has what the manual's example allows has all that is tried, and nothing of it is left untried but what
-    /// each connection begins with.
+    /// A user with the permissions of the manual's example may do all that is tried. Each of these permissions is tried, except
+    /// for the first commands of each connection.
     #[test]
     fn what_is_tried_is_what_the_manual_allows() {
         let mut allowed: BTreeSet<String> = terms::allowed_commands()

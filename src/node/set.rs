@@ -1,5 +1,5 @@
-//! What a client knows of which nodes may grant locks: the machine of admission, shared by the nodes'
-//! workers, which probe, and the callers, who want to know.
+//! A client's knowledge of the nodes that may grant locks: the machine of admission. The nodes' workers,
+//! which probe, share it with the callers, which ask it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -26,40 +26,40 @@ use crate::error::NodeFault;
 use crate::observe;
 use crate::random::random;
 
-/// Once callers have met, they leave the connections to the workers for so long: one write for whatever waits is faster then.
+/// Microseconds for which callers that have met leave the connections to the workers: one write for all requests is faster then.
 const CROWDED_FOR_US: u64 = 2_000;
 
 /// All nodes of a client.
 pub(crate) struct NodeSet {
-    /// Where each node keeps its mark.
+    /// The key of the mark on each node.
     key: Vec<u8>,
     known: Mutex<AdmissionView>,
-    /// The nodes' clocks, as they were when they were last heard of.
+    /// The nodes' clocks at their last readings.
     clocks: Vec<Mutex<Option<Offset>>>,
-    /// Notified under the mutex when a clock is heard of for the first time, and when a node is found to be down.
+    /// Notified under the mutex when a clock is read for the first time, and when a node is found to be down.
     first_heard: (Mutex<()>, Condvar),
     mailboxes: Vec<Arc<Mailbox>>,
     names: Arc<[Arc<str>]>,
     max_ttl: Duration,
     clock_tolerance: Duration,
-    /// Clients may fall back to the first node.
+    /// True if clients may fall back to the first node.
     ordered: bool,
-    /// The callers that wait for the nodes; and when, in microseconds of the lease clock, there were last several.
+    /// Number of callers that wait for the nodes; and the last time at which there were several, in microseconds of the lease clock.
     callers: AtomicUsize,
     crowded_at_us: AtomicU64,
     pub(super) looks: Looks,
-    /// For the caller that drives connections.
+    /// The recall for the caller that drives connections.
     pub(super) recall: Arc<Recall>,
-    /// The callers that drive connections, and the events that nobody was told meanwhile.
+    /// Number of callers that drive connections, and the events that wait meanwhile.
     drivers: AtomicUsize,
     events: Mutex<VecDeque<Box<dyn FnOnce() + Send>>>,
-    /// How often this machine was suspended; and a message when it did.
+    /// Number of suspensions of this machine; and a message when that grows.
     suspensions: AtomicU64,
     suspended: (Sender<()>, Receiver<()>),
 }
 
 impl NodeSet {
-    /// Where clients may fall back to the first node, places count (`ordered`).
+    /// Creates the set. If clients may fall back to the first node, places count (`ordered`).
     pub(crate) fn new(
         key: Vec<u8>,
         names: &Arc<[Arc<str>]>,
@@ -93,7 +93,7 @@ impl NodeSet {
         &self.key
     }
 
-    /// The node's clock, as it was when it was last heard of; `None` if it never was.
+    /// The node's clock at its last reading; `None` if it was never read.
     pub(super) fn clock(&self, node: usize) -> Option<Offset> {
         *self.clocks[node].lock()
     }
@@ -112,14 +112,14 @@ impl NodeSet {
         changed.notify_all();
     }
 
-    /// Returns the condition, with its mutex, that is notified when a node's clock is heard of for the first time, and when a
+    /// Returns the condition, with its mutex, that is notified when a node's clock is read for the first time, and when a
     /// node is found to be down.
     pub(crate) fn first_heard(&self) -> &(Mutex<()>, Condvar) {
         &self.first_heard
     }
 
-    /// The node's clock was read, with the answers to a batch. Whether the locks count that it has granted
-    /// in these.
+    /// Hands in the node's clock, which was read with the answers to a batch. Returns the verdict on the locks
+    /// that the node has granted in these answers.
     pub(super) fn read_clock(&self, node: usize, clock: Offset) -> ClockVerdict {
         self.set_clock(node, clock);
         let mut known = self.known.lock();
@@ -130,7 +130,7 @@ impl NodeSet {
         verdict
     }
 
-    /// When the node's clock was last found to be set forward.
+    /// The time when the node's clock was last found to be set forward.
     pub(super) fn ahead_at(&self, node: usize) -> Option<Time> {
         self.known.lock().admission.ahead_at(node)
     }
@@ -149,7 +149,7 @@ impl NodeSet {
                 ClockNews::Suspended(by) => {
                     self.suspensions.fetch_add(1, Ordering::SeqCst);
                     self.tell(move || observe::suspended(by));
-                    // Full: it is about to be taken.
+                    // If the channel is full, a message is about to be taken.
                     let _ = self.suspended.0.try_send(());
                 }
             }
@@ -157,27 +157,27 @@ impl NodeSet {
         self.mailboxes.iter().for_each(|mailbox| mailbox.wake());
     }
 
-    /// How often this machine was suspended, so that no lease of before is worth anything.
+    /// Number of suspensions of this machine. A lease from before a suspension is worth nothing.
     pub(crate) fn suspensions(&self) -> u64 {
         self.suspensions.load(Ordering::SeqCst)
     }
 
-    /// Gets a message when that has become more.
+    /// Returns a channel that gets a message when that number grows.
     pub(crate) fn suspended(&self) -> Receiver<()> {
         self.suspended.1.clone()
     }
 
-    /// By how much a node's clock may be set forward without harm.
+    /// Largest step by which a node's clock may be set forward without harm.
     pub(super) fn clock_tolerance(&self) -> Duration {
         self.clock_tolerance
     }
 
-    /// What waits for the node's worker.
+    /// The mailbox of the node's worker.
     pub(super) fn mailbox(&self, node: usize) -> &Arc<Mailbox> {
         &self.mailboxes[node]
     }
 
-    /// Tells an event; later, by a worker, while a caller drives connections: a subscriber may take locks itself, or be slow.
+    /// Reports an event. While a caller drives connections, a worker does so later: a subscriber may take locks itself, or be slow.
     pub(super) fn tell(&self, event: impl FnOnce() + Send + 'static) {
         let mut events = self.events.lock();
         if self.drivers.load(Ordering::SeqCst) == 0 && events.is_empty() {
@@ -188,19 +188,19 @@ impl NodeSet {
         }
     }
 
-    /// Tells the events that wait for that, on a thread that drives no connection.
+    /// Reports the waiting events, on a thread that drives no connection.
     pub(super) fn tell_events(&self) {
         while let Some(event) = { self.events.lock().pop_front() } {
             event();
         }
     }
 
-    /// A caller drives connections.
+    /// Notes that a caller begins to drive connections.
     pub(super) fn driver_comes(&self) {
         self.drivers.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// It does so no longer. A worker tells the events of meanwhile.
+    /// Notes that a caller drives connections no longer. A worker reports the events that have waited.
     pub(super) fn driver_leaves(&self) {
         self.drivers.fetch_sub(1, Ordering::SeqCst);
         if !self.events.lock().is_empty() {
@@ -208,7 +208,7 @@ impl NodeSet {
         }
     }
 
-    /// A caller begins to ask the nodes, and to wait for them. Returns true if it is alone, and was a moment ago.
+    /// Notes that a caller begins to ask the nodes, and to wait for them. Returns true if it is alone, and was a moment ago.
     pub(super) fn caller_comes(&self) -> bool {
         if self.callers.fetch_add(1, Ordering::AcqRel) > 0 {
             self.crowded_at_us.store(clock::now().in_us(), Ordering::Relaxed);
@@ -217,7 +217,7 @@ impl NodeSet {
         !self.is_crowded()
     }
 
-    /// It waits no longer.
+    /// Notes that a caller waits for the nodes no longer.
     pub(super) fn caller_leaves(&self) {
         self.callers.fetch_sub(1, Ordering::AcqRel);
     }
@@ -228,24 +228,24 @@ impl NodeSet {
         clock::now().in_us().saturating_sub(crowded_at) < CROWDED_FOR_US
     }
 
-    /// Whether attempts to take a lock wait for a try to connect while the node is down.
+    /// Returns true if attempts to take a lock wait for a try to connect while the node is down.
     pub(super) fn waits_for_a_try(&self, node: usize) -> bool {
         waits_for_a_try(node, self.ordered)
     }
 
-    /// The connection to the node is gone.
+    /// Notes that the connection to the node is gone.
     pub(super) fn lost(&self, node: usize) {
         let mut known = self.known.lock();
         known.admission.lost(node);
         known.refusals[node] = None;
     }
 
-    /// What is known of the node does not hold any more: see `Admission::doubt`.
+    /// Notes that the knowledge of the node does not hold any more: see `Admission::doubt`.
     pub(super) fn doubt(&self, node: usize, mark: Option<&str>) {
         self.known.lock().admission.doubt(node, mark);
     }
 
-    /// The node has forgotten what it knew, whatever is known of it here.
+    /// Notes that the node has forgotten its data: if it counts as settled, that is in doubt now.
     pub(super) fn has_forgotten(&self, node: usize) {
         let mut known = self.known.lock();
         if known.admission.settled_until(node).is_some() {
@@ -253,12 +253,12 @@ impl NodeSet {
         }
     }
 
-    /// Returns the time until which nothing has to be asked about the node: see `Admission::settled_until`.
+    /// Returns the time until which nothing must be asked about the node: see `Admission::settled_until`.
     pub(super) fn settled_until(&self, node: usize) -> Option<Time> {
         self.known.lock().admission.settled_until(node)
     }
 
-    /// What to do about the node now.
+    /// The next step about the node.
     pub(super) fn next(&self, node: usize, now: Time) -> NextProbe {
         let mut known = self.known.lock();
         let chance = Chance { id: random(), jitter: random() };
@@ -266,13 +266,13 @@ impl NodeSet {
         known.admission.next(node, now, set_time, chance)
     }
 
-    /// The node has answered a probe.
+    /// Hands in the node's answer to a probe.
     pub(super) fn probed(&self, node: usize, probe: Probe, now: Time) {
         let clock = probe.clock;
         self.seen(node, clock, now, |admission| admission.probed(node, probe, now));
     }
 
-    /// The node has answered a check: see `Admission::checked`.
+    /// Hands in the node's answer to a check: see `Admission::checked`.
     pub(super) fn checked(&self, node: usize, checked: Checked, now: Time) {
         let hand_in = |admission: &mut Admission| admission.checked(node, checked, now);
         match checked {
@@ -281,11 +281,11 @@ impl NodeSet {
         }
     }
 
-    /// `seen` hands in what was seen of the node, and of its clock along with that.
+    /// Applies `seen`, which hands in an observation of the node. `clock` was read along with that.
     fn seen(&self, node: usize, clock: Offset, now: Time, seen: impl FnOnce(&mut Admission)) {
         let mut known = self.known.lock();
         let changed = known.seen(node, seen);
-        // Only now: a caller that waits for the nodes' clocks asks for the set's time next.
+        // The clock is set only now: a caller that waits for the nodes' clocks asks for the set's time next.
         self.set_clock(node, clock);
         let set_time = known.admission.set_time(now);
         let clock_news = known.admission.take_clock_news();
@@ -295,25 +295,25 @@ impl NodeSet {
         self.tell_of_clocks(&clock_news);
         self.tell_of_nodes(news, ready_in);
         if changed {
-            // The others may have been waiting for the last answer.
+            // The other nodes may have been waiting for the last answer.
             let others = self.mailboxes.iter().enumerate().filter(|(other, _)| *other != node);
             others.for_each(|(_, mailbox)| mailbox.wake());
         }
     }
 
-    /// Another connection to the node has shown that.
+    /// Hands in a probe over another connection to the node.
     pub(super) fn sighted(&self, node: usize, probe: &Probe, now: Time) {
         let mut known = self.known.lock();
         known.admission.sighted(node, probe);
         let set_time = known.admission.set_time(now);
         let (news, ready_in) = (known.news(), known.admission.ready_in(now, set_time));
         drop(known);
-        // If it is another server, the worker asks whether its own one is still there.
+        // If it is another server, the worker checks if its own one is still there.
         self.mailboxes[node].wake();
         self.tell_of_nodes(news, ready_in);
     }
 
-    /// Returns true if another connection is to look now which server answers, and when that is due next: see `Admission::looks`.
+    /// Returns true if another connection must look now which server answers, and the time of the next look: see `Admission::looks`.
     pub(super) fn looks(&self, node: usize, now: Time) -> (bool, Time) {
         self.known.lock().admission.looks(node, now, random())
     }
@@ -330,18 +330,18 @@ impl NodeSet {
                     self.tell(move || observe::conflict(&fault));
                 }
                 NodeState::SeveralServers => self.tell(move || observe::several_servers(&fault)),
-                // Its connection ends for that, which is told.
+                // The connection to such a node ends, which is reported.
                 NodeState::Unknown | NodeState::Replica | NodeState::Cluster => {}
             }
         }
     }
 
-    /// The node refuses to be probed, or to have its mark changed.
+    /// Notes that the node refuses to be probed, or to have its mark changed.
     pub(super) fn refused(&self, node: usize, fault: NodeFault) {
         self.known.lock().refusals[node] = Some(fault);
     }
 
-    /// What is wrong with a node that is no master, as its last probe shows.
+    /// The fault of a node that is no master, by its last probe.
     pub(super) fn no_master(&self, node: usize) -> Option<NodeFault> {
         self.known.lock().no_master(node)
     }
@@ -351,22 +351,22 @@ impl NodeSet {
         self.known.lock().mark(node)
     }
 
-    /// Why the node's word does not count for locks that are held, if it does not.
+    /// The reason why the node's answers do not count for held locks, if they do not.
     pub(super) fn not_serving(&self, node: usize) -> Option<NodeFault> {
         self.known.lock().not_serving(node)
     }
 
-    /// The fault for which the node cannot be used. Quarantine is none, nor is a node that is not known well enough yet.
+    /// The fault that makes the node unusable. A quarantine is no such fault, nor is a node that is not known well enough yet.
     pub(super) fn problem(&self, node: usize) -> Option<NodeFault> {
         self.known.lock().problem(node)
     }
 
-    /// What is wrong with the nodes for whose sake no lock may be taken anywhere, if there are any.
+    /// The faults of the nodes because of which no lock may be taken on any node, if there are such nodes.
     pub(crate) fn conflict(&self) -> Option<Vec<NodeFault>> {
         self.known.lock().conflict()
     }
 
-    /// In how much time a majority will grant locks: see `Admission::ready_in`.
+    /// Time until a majority will grant locks: see `Admission::ready_in`.
     pub(crate) fn ready_in(&self, now: Time) -> Option<Duration> {
         let known = self.known.lock();
         known.admission.ready_in(now, known.admission.set_time(now))
@@ -379,7 +379,7 @@ impl NodeSet {
         (admission.time_us(now, self.ordered), admission.time_of_several_us(now))
     }
 
-    /// Whether the node grants locks to us.
+    /// Returns true if the node grants locks to us.
     pub(crate) fn grants(&self, node: usize) -> bool {
         self.known.lock().admission.grants(node) != Grants::Nothing
     }
@@ -389,22 +389,22 @@ impl NodeSet {
         self.known.lock().admission.remembers(node, clock::now())
     }
 
-    /// What keeps those nodes from granting that are in quarantine.
+    /// The reasons why the nodes in quarantine do not grant.
     pub(crate) fn quarantined(&self) -> Vec<NodeFault> {
         self.known.lock().quarantined()
     }
 
-    /// Why the node refuses to be probed, if it does.
+    /// The fault with which the node refuses to be probed, if it does.
     pub(crate) fn refusal(&self, node: usize) -> Option<NodeFault> {
         self.known.lock().refusals[node].clone()
     }
 
-    /// The quarantine that was seen of the node, if it is in one: see `Admission::quarantine`.
+    /// The quarantine in which the node was seen, if it is in one: see `Admission::quarantine`.
     pub(crate) fn quarantine(&self, node: usize) -> Option<(u64, Past)> {
         self.known.lock().admission.quarantine(node)
     }
 
-    /// Ends that quarantine of the node: see `Admission::admit`.
+    /// Ends the quarantine `id` of the node: see `Admission::admit`.
     pub(crate) fn admit(&self, node: usize, id: u64) {
         self.known.lock().admission.admit(node, id);
         self.mailboxes[node].wake();

@@ -10,19 +10,19 @@ use crate::core::base::Time;
 /// The state that a driver shares with the handle of its node.
 pub(super) struct Shared {
     pub(super) status: Status,
-    /// The number of releases that the node has not answered: in the mailbox, written or kept.
+    /// Number of releases that the node has not answered: in the mailbox, written or kept.
     pub(super) untold: Arc<AtomicUsize>,
-    /// The number of releases that are kept, since the node could not be told or has refused them.
+    /// Number of releases that are kept, since the node could not be told or has refused them.
     pub(super) kept: AtomicUsize,
-    /// Any release is kept, or is told again.
+    /// True if any release is kept, or is repeated.
     pub(super) keeps_any: AtomicBool,
-    /// The worker is to drop releases that are of no use any more, and to give room back.
+    /// True if the worker must drop releases that are of no use any more, and give room back.
     pub(super) is_to_tidy: AtomicBool,
-    /// The client ends, and waits for what its callers have left.
+    /// True if the client ends, and waits for the answers that its callers have left.
     pub(super) hurries: AtomicBool,
     pub(super) writes: AtomicU64,
     pub(super) scripts: AtomicU64,
-    /// When the worker wakes up by itself, in microseconds of the lease clock.
+    /// Time when the worker wakes up by itself, in microseconds of the lease clock.
     wakes_at_us: AtomicU64,
 }
 
@@ -41,12 +41,12 @@ impl Shared {
         }
     }
 
-    /// Returns when the worker wakes up by itself.
+    /// Returns the time when the worker wakes up by itself.
     pub(super) fn wakes_at(&self) -> Time {
         Time::from_start(Duration::from_micros(self.wakes_at_us.load(Ordering::SeqCst)))
     }
 
-    /// The worker sleeps until then.
+    /// Notes that the worker sleeps until `until`.
     pub(super) fn sleeps_until(&self, until: Time) {
         self.wakes_at_us.store(until.in_us(), Ordering::SeqCst);
     }

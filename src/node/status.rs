@@ -1,4 +1,4 @@
-//! Whether a node can be reached, as its worker last saw it.
+//! The reachability of a node, as its worker last saw it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,23 +11,23 @@ use crate::core::base::rounded;
 use crate::error::{Cause, NodeFault};
 use crate::observe;
 
-/// Shared by the worker, which sets it, and the callers, who need not ask a node that is down.
+/// The status of a node, shared by the worker, which sets it, and the callers, which need not ask a node that is down.
 #[derive(Debug)]
 pub(super) struct Status {
     node: Arc<str>,
     reach: RwLock<Reach>,
-    /// Since when the worker has been waiting for the node, in microseconds of the lease clock; 0
-    /// while it is not.
+    /// Time since which the worker has been waiting for the node, in microseconds of the lease clock; 0
+    /// while it is not waiting.
     busy_since_us: AtomicU64,
-    /// The node has let us use it before.
+    /// True if the node has let us use it before.
     was_up: AtomicBool,
-    /// It has answered a script of ours before.
+    /// True if the node has answered a script of ours before.
     has_served: AtomicBool,
-    /// A look at its servers goes on.
+    /// True while a look at its servers goes on.
     pub(super) looks: AtomicBool,
-    /// It was told that the server may drop keys.
+    /// True if it was reported that the server may drop keys.
     told_evicts: AtomicBool,
-    /// How long a node has for an answer.
+    /// Time limit of an answer of the node.
     timeout: Duration,
 }
 
@@ -83,24 +83,24 @@ impl Status {
         self.busy_since_us.store(0, Ordering::Relaxed);
     }
 
-    /// The server may drop keys of locks, by that policy. Told once.
+    /// Reports, once, that the server may drop keys of locks by that policy.
     pub(super) fn evicts(&self, policy: &str) {
         if !self.told_evicts.swap(true, Ordering::Relaxed) {
             observe::evicts(&self.node, policy);
         }
     }
 
-    /// For how long the worker has been waiting for the node; `None` if it is not.
+    /// Time for which the worker has been waiting for the node; `None` if it is not waiting.
     fn waiting_for(&self) -> Option<Duration> {
         let since = self.busy_since_us.load(Ordering::Relaxed);
         (since > 0).then(|| Duration::from_micros(clock::now().in_us().saturating_sub(since)))
     }
 
-    /// Why the node has not answered for as long as `waited`. That is no fault of the node if it was only
-    /// as long as the others took to settle the matter (not `late`). Nor is it if the caller had less time
-    /// than a node has.
+    /// The reason why the node has not answered for as long as `waited`; `None` if it is up and the wait
+    /// ended early, as the others had settled the matter (not `late`). If the caller had less time than a
+    /// node has, the text does not blame the node.
     pub(super) fn silence(&self, waited: Duration, late: bool) -> Option<NodeFault> {
-        // It is counted from a moment after the call's own beginning.
+        // `waited` is counted from a moment after the call's own beginning.
         let its_time = self.timeout.mul_f64(0.9);
         let had_its_time = waited >= its_time;
         let waiting_for = self.waiting_for();
@@ -108,11 +108,11 @@ impl Status {
         let what = match &*self.reach.read() {
             Reach::Down(fault) => return Some(fault.clone()),
             _ if !late => return None,
-            // The call has spent its time on other nodes, before it came to ask this one.
+            // The call had spent its time on other nodes before it came to ask this one.
             Reach::Up if waiting_for.is_none() => format!(
                 "it answers, but the time of this call was over before it could be asked, after {waited}"
             ),
-            // It was free when the call began, and is asked something just now.
+            // The node was free when the call began, and is asked something just now.
             Reach::Up if waiting_for.is_some_and(|busy| busy < waited_for / 2) => format!(
                 "it answers, but did not answer this call within the time left, after {waited}"
             ),
@@ -133,9 +133,9 @@ impl Status {
         Some(NodeFault::new(&self.node, what))
     }
 
-    /// The fault of a try to connect. A rejection for good has to be put right by somebody, as a rule in the settings. If
-    /// the node has let us use it before, the settings were right, and somebody is changing the node: a password or a
-    /// certificate. That passes.
+    /// The fault of a try to connect. A rejection for good must be repaired by hand, normally in the settings. If the node has let us
+    /// use it before, the settings were right. Then somebody is changing the node's password or certificate, and the rejection
+    /// passes.
     pub(super) fn not_connected(&self, fault: NodeFault) -> NodeFault {
         if !fault.is_for_good() || !self.was_up.load(Ordering::Relaxed) {
             return fault;
@@ -144,17 +144,17 @@ impl Status {
         NodeFault::caused_by(Cause::Changing, &self.node, what)
     }
 
-    /// It has answered a script of ours, named by its hash, with something other than an error. A user may have the right to send
-    /// sources, and not this one.
+    /// Notes that the node has answered a script of ours, named by its hash, with something other than an error. A user may have the
+    /// right to send sources, and not this one.
     pub(super) fn serves(&self) {
-        // Of all answers only the first one writes.
+        // Only the first answer writes.
         if !self.has_served.load(Ordering::Relaxed) {
             self.has_served.store(true, Ordering::Relaxed);
         }
     }
 
-    /// The fault of a request that was refused. A user who may run no scripts has to be given that right, unless he had it
-    /// before: then somebody is changing it, and that passes. A right that only some scripts need, or some names, is another matter.
+    /// The fault of a request that was refused. A user who may run no scripts must be given that right. If the user had it before,
+    /// somebody is changing it, and the refusal passes. A right that only some scripts or names need is another matter.
     pub(super) fn refused(&self, fault: NodeFault) -> NodeFault {
         if fault.cause() != Cause::NoScripts || !self.has_served.load(Ordering::Relaxed) {
             return fault;

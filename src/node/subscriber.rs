@@ -1,4 +1,4 @@
-//! The thread that listens to one node, while somebody waits for something there.
+//! The thread that listens to one node while any caller waits for something there.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,39 +12,39 @@ use crate::core::wake::{Changes, Subscriber, SubscriberStep};
 use crate::error::NodeFault;
 use crate::random::random;
 
-/// What hears the published messages. Called on the subscribers' threads, so it must be quick and
+/// The receiver of published messages. It is called on the subscribers' threads, so it must be quick and
 /// never block.
 pub(crate) trait Listeners: Send + Sync {
-    /// What has changed since this was asked last for that node; on a new connection (`anew`), all that
-    /// there is. `None`: nobody wants to hear anything, and the thread ends.
+    /// Returns the changes for that node since the last call; on a new connection (`anew`), everything
+    /// there is. `None`: no caller wants to hear anything, and the thread ends.
     fn changes(&self, node: usize, anew: bool) -> Option<Changes>;
 
-    /// The node confirms that it will tell what is published on these channels from now on.
+    /// Reports that the node has confirmed these channels: it sends all messages on them from now on.
     fn listening(&self, node: usize, channels: &[Vec<u8>]);
 
-    /// What the node publishes is not heard any more.
+    /// Reports that messages of the node are not heard any more.
     fn deaf(&self, node: usize);
 
-    /// `text` was published there.
+    /// Takes a message that was published on `channel`.
     fn heard(&self, node: usize, channel: &[u8], text: &[u8]);
 
-    /// The node does not let us listen.
+    /// Reports that the node does not let us listen.
     fn refused(&self, node: usize, fault: &NodeFault);
 }
 
-/// Carries the [`Subscriber`] of one node.
+/// The thread that carries the [`Subscriber`] of one node.
 pub(super) struct SubscriberThread {
     pub(super) node: usize,
     pub(super) address: Address,
     pub(super) timeout: Duration,
-    /// Messages on this channel say no more than that there are changes.
+    /// Messages on this channel only say that there are changes.
     pub(super) wake_channel: Vec<u8>,
     pub(super) set: Arc<NodeSet>,
     pub(super) listeners: Arc<dyn Listeners>,
 }
 
 impl SubscriberThread {
-    /// Listens until nobody wants to hear anything any more.
+    /// Listens until no caller wants to hear anything any more.
     pub(super) fn run(self) {
         let (mut machine, mut listening) = (Subscriber::new(), None);
         loop {
@@ -106,7 +106,7 @@ impl SubscriberThread {
     }
 
     fn connect(&self) -> Result<Listening, Deaf> {
-        // Its worker tells what is wrong with a node.
+        // The node's worker reports its faults.
         let connection =
             look(&self.address, self.timeout, &self.set, self.node).map_err(|_| Deaf::Broken)?;
         let mut listening = Listening::new(connection, self.timeout);

@@ -36,7 +36,7 @@ pub(super) enum Found {
 }
 
 impl Asks {
-    /// Returns what an answer says to a question that was sent and answered then; `None` if no server that we know answers
+    /// Reads an answer to the question, which was sent and answered at these times; `None` if no server that we know answers
     /// like this.
     pub(super) fn read(self, value: &Value, sent: Time, answered: Time) -> Option<Found> {
         match self {

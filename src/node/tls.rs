@@ -1,4 +1,4 @@
-//! TLS: what the certificates must be, and what went wrong with them.
+//! TLS: the certificates, and the faults that have to do with them.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -23,7 +23,7 @@ use crate::terms::{TLS_CA, TLS_CLIENT_CERT};
 #[derive(Clone)]
 pub(crate) enum Pem {
     Text(Vec<u8>),
-    /// It is read again for each new connection.
+    /// A file that is read again for each new connection.
     File(PathBuf),
 }
 
@@ -46,17 +46,17 @@ impl Pem {
     }
 }
 
-/// Certificates as they were given.
+/// Certificates as the settings give them.
 #[derive(Clone, Default)]
 pub(crate) struct Certificates {
-    /// Of those that may sign a server's certificate; the public ones, if it is not given.
+    /// Certificates of the CAs that may sign a server's certificate; `None`: those of the public CAs.
     pub(crate) ca: Option<Pem>,
     /// Our own certificate, and the key that belongs to it.
     pub(crate) client: Option<(Pem, Pem)>,
 }
 
 impl Certificates {
-    /// Reads them, and checks that they can be used: that is told when they are set, not when they are needed.
+    /// Reads the certificates, and checks that they can be used: a fault is reported when they are set, not when they are needed.
     pub(crate) fn checked(&self) -> Result<Texts, Error> {
         let texts = self.read()?;
         if self.ca.is_some() || self.client.is_some() {
@@ -65,8 +65,8 @@ impl Certificates {
         Ok(texts)
     }
 
-    /// How to talk to the node on that host, which is at `position` in the configuration. `texts` are those that were
-    /// checked: a pipe can be read once.
+    /// The TLS settings for the node on that host, which is at `position` in the configuration. `texts` are those that were
+    /// checked: a pipe can be read only once.
     pub(super) fn for_node(
         &self,
         texts: &Texts,
@@ -109,7 +109,7 @@ pub(crate) struct Texts {
 }
 
 impl Texts {
-    /// No text of a PEM parser is shown: it may quote the line it stumbled over.
+    /// Makes the TLS configuration. No text of a PEM parser is shown: it may quote the line that it stumbled over.
     fn config(&self) -> Result<ClientConfig, Error> {
         install_provider();
         let mut roots = RootCertStore::empty();
@@ -151,13 +151,13 @@ impl Texts {
                 })?
             }
         };
-        // Each connection shows its certificates: they are made seldom.
+        // Each connection shows its certificates, which costs little: connections are made seldom.
         config.resumption = Resumption::disabled();
         Ok(config)
     }
 }
 
-/// What makes TLS connections to one host.
+/// Makes TLS connections to one host.
 #[derive(Clone)]
 pub(super) struct Connector {
     certificates: Certificates,
@@ -169,7 +169,7 @@ pub(super) struct Connector {
 struct Last {
     texts: Texts,
     config: Arc<ClientConfig>,
-    /// It was told that the files cannot be used as they are now.
+    /// True if it was reported that the present files cannot be used.
     is_told: bool,
 }
 
@@ -178,8 +178,8 @@ impl Connector {
         ClientConnection::new(self.config(), self.host.clone()).map_err(io::Error::other)
     }
 
-    /// With the files as they are now. While they cannot be used, perhaps since they are just being replaced, what the last
-    /// connection was made with is used again.
+    /// The configuration from the files as they are now. While they cannot be used, perhaps since they are just being replaced, it is
+    /// the last connection's.
     fn config(&self) -> Arc<ClientConfig> {
         if !self.certificates.may_change() {
             return self.last.lock().config.clone();
@@ -201,7 +201,7 @@ impl Connector {
         }
         let config = last.config.clone();
         drop(last);
-        // Without the lock: a subscriber of the events may take its time.
+        // The lock is free by now: a subscriber of the events may take its time.
         if let Some(error) = error {
             observe::certificates_unusable(&error);
         }
@@ -209,22 +209,22 @@ impl Connector {
     }
 }
 
-/// The certificates in a PEM text: at least one.
+/// The certificates in a PEM text, of which there must be at least one.
 fn chain(pem: &[u8]) -> Option<Vec<CertificateDer<'static>>> {
     let chain = CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>().ok()?;
     (!chain.is_empty()).then_some(chain)
 }
 
-/// An application that has chosen the process's default cryptography keeps it.
+/// Installs our cryptography, unless the application has chosen one as the process's default.
 fn install_provider() {
     if CryptoProvider::get_default().is_none() {
-        // The only failure is that somebody else was faster.
+        // This fails only if another thread was faster.
         let _ = ring::default_provider().install_default();
     }
 }
 
-/// What to say of a failure that has to do with TLS, if this is one, and whether it stays so until somebody
-/// changes a certificate.
+/// The cause and the text of a failure, if it has to do with TLS. The cause shows if the failure lasts until a
+/// certificate is changed.
 pub(super) fn fault(source: &(dyn StdError + 'static)) -> Option<(Cause, String)> {
     let of_io = source.downcast_ref::<io::Error>().and_then(|error| error.get_ref());
     let error = match of_io {
@@ -234,7 +234,7 @@ pub(super) fn fault(source: &(dyn StdError + 'static)) -> Option<(Cause, String)
     error.map(|error| (cause(error), explain(error)))
 }
 
-/// Alerts of the handshake that are not about certificates may come from a server that is being restarted.
+/// The cause of a TLS error. Handshake alerts that are not about certificates may come from a server that is being restarted.
 fn cause(error: &rustls::Error) -> Cause {
     use rustls::Error::{AlertReceived, InvalidCertificate};
     match error {
@@ -247,7 +247,7 @@ fn cause(error: &rustls::Error) -> Cause {
     }
 }
 
-/// Whether the server has seen our certificate, and refuses it.
+/// Returns true if the server has seen our certificate, and refuses it.
 fn is_about_our_certificate(alert: AlertDescription) -> bool {
     matches!(
         alert,
@@ -269,7 +269,7 @@ fn explain(error: &rustls::Error) -> String {
         AlertReceived(AlertDescription::CertificateRequired) => {
             format!("the server wants a client certificate; set {TLS_CLIENT_CERT}")
         }
-        // What TLS 1.2 says instead, among other things.
+        // TLS 1.2 says this instead, among other things.
         AlertReceived(AlertDescription::HandshakeFailure) => format!(
             "the server refused the TLS handshake; if it wants a client certificate, set \
              {TLS_CLIENT_CERT}"
@@ -300,14 +300,14 @@ fn explain_certificate(why: &CertificateError) -> String {
                  certificate in the URL, or have this one added to it"
             )
         }
-        // Webpki's word for a CA's certificate, which rustls hands on as it is.
+        // Webpki's error for a CA's certificate, which rustls hands on as it is.
         CertificateError::Other(other) if other.to_string() == "CaUsedAsEndEntity" => format!(
             "the server shows a CA's own certificate (self-signed ones are that by default), which \
              cannot be a server's; make one with basicConstraints CA:FALSE (openssl req -x509 .. \
              -addext basicConstraints=critical,CA:FALSE -addext subjectAltName=DNS:host, or IP:address), \
              or one that the CA has signed, and set {TLS_CA} to that certificate or to its CA's"
         ),
-        // The second one where another CA has the same name.
+        // The second error comes if another CA has the same name.
         CertificateError::UnknownIssuer | CertificateError::BadSignature => {
             format!("the server's certificate is not trusted: {why}; set {TLS_CA} to its CA")
         }
@@ -351,7 +351,7 @@ mod tests {
         }
     }
 
-    /// It is tried again where the next try may end otherwise.
+    /// A connection is tried again if the next try may end otherwise.
     #[test]
     fn what_may_pass_is_no_refusal_for_good() {
         let is_for_good = |error| cause(&error) == Cause::Unfit;

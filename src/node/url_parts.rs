@@ -1,10 +1,10 @@
-//! Which part of a URL is wrong.
+//! The wrong part of a URL, for messages.
 
 use std::borrow::Cow;
 
 use crate::terms::NODES;
 
-/// What is wrong with a URL of that scheme that can be read, and would lead to another place than was meant.
+/// The fault of a URL of that scheme that can be read, and would lead to another place than was meant.
 pub(super) fn meaningless_part(rest: &str, scheme: &str) -> Option<Cow<'static, str>> {
     let mut behind_percent = rest.split('%').skip(1);
     let is_encoded = |behind: &str| {
@@ -26,7 +26,7 @@ pub(super) fn meaningless_part(rest: &str, scheme: &str) -> Option<Cow<'static, 
         );
     }
     let path = tail.split(['?', '#']).next().unwrap_or_default();
-    // That cannot be read, and is told for what it is.
+    // Such a URL cannot be read, and `wrong_part` has the fault.
     let is_password = tail.contains('@');
     let is_database = matches!(path, "" | "/") || path[1..].parse::<u32>().is_ok();
     (!is_database && !is_password).then_some(NO_DATABASE.into())
@@ -34,9 +34,9 @@ pub(super) fn meaningless_part(rest: &str, scheme: &str) -> Option<Cow<'static, 
 
 const NO_DATABASE: &str = "has a database that is not a valid number; write redis://host:port/0";
 
-/// What is wrong with a URL of that scheme, which cannot be read, by what comes behind `://`.
+/// The fault of a URL of that scheme that cannot be read; `rest` is its part behind `://`.
 ///
-/// Nothing of it is quoted: where a URL is wrong, the password can be anywhere.
+/// Nothing of the URL is quoted: in a wrong URL, the password can be anywhere.
 pub(super) fn wrong_part(rest: &str, scheme: &str) -> &'static str {
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let (authority, tail) = rest.split_at(end);
@@ -79,7 +79,7 @@ pub(super) fn wrong_part(rest: &str, scheme: &str) -> &'static str {
     }
 }
 
-/// Whether the query has that parameter.
+/// Returns true if the query has that parameter.
 fn has(query: &str, name: &str) -> bool {
     query.split('&').any(|pair| pair.split('=').next() == Some(name))
 }

@@ -8,10 +8,10 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::wire::Socket;
 
-/// A file descriptor that can be waited for beside a socket.
+/// A file descriptor that can be waited for along with a socket.
 pub(super) struct Waker {
     wakes: OwnedFd,
-    /// The other end, where it has two.
+    /// The other end, if it has two.
     hears: Option<OwnedFd>,
 }
 
@@ -31,12 +31,12 @@ impl Waker {
         Ok(Self { wakes: wakes.into(), hears: Some(hears.into()) })
     }
 
-    /// Ends the wait that goes on, or else the next one. If there is no room for this, an earlier call has not ended one yet.
+    /// Ends the present wait, or else the next one. If there is no room for this, an earlier call has not ended a wait yet.
     pub(super) fn wake(&self) {
         let _ = rustix::io::write(&self.wakes, &1_u64.to_ne_bytes());
     }
 
-    /// Waits until the socket has something to be read, or until it is ended, for `at_most`. It may end earlier, as with a signal.
+    /// Waits until the socket has something to read, or until `wake` ends the wait, for `at_most`. A signal may end it earlier.
     pub(super) fn wait(&self, socket: &Socket, at_most: Duration) {
         let mut both = [PollFd::new(socket, PollFlags::IN), PollFd::new(self, PollFlags::IN)];
         let at_most = Timespec::try_from(at_most).ok();
@@ -46,13 +46,13 @@ impl Waker {
         }
     }
 
-    /// The wait has ended: the next one does not, because of earlier calls.
+    /// Forgets earlier calls of `wake`, so that they do not end the next wait.
     pub(super) fn heed(&self) {
         let _ = rustix::io::read(self, &mut [0; 64]);
     }
 }
 
-/// The file descriptor that can be read from once a wait is to end.
+/// The file descriptor that can be read from once a wait must end.
 impl AsFd for Waker {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.hears.as_ref().unwrap_or(&self.wakes).as_fd()

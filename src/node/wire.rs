@@ -28,13 +28,13 @@ use crate::core::base::Time;
 pub(super) struct Wire {
     stream: Stream,
     reader: Reader,
-    /// A value that was read, and not taken.
+    /// A value that was read, and not taken yet.
     read: Option<Value>,
 }
 
 impl Wire {
-    /// Connects to the one address that is meant, without a word to the server. Takes at most `timeout`; no single read or write
-    /// takes longer than `per_read` or `timeout` from then on.
+    /// Connects to the one address that is meant, and sends nothing. Takes at most `timeout`. From then on, no single read or write
+    /// takes longer than `per_read` or `timeout`.
     pub(super) fn connect(
         address: &Address,
         timeout: Duration,
@@ -55,7 +55,7 @@ impl Wire {
         Ok(Self { stream, reader: Reader::new(timeout), read: None })
     }
 
-    /// To the owner of the other end of that socket.
+    /// Makes a wire of one end of a socket pair.
     #[cfg(all(unix, any(test, fuzzing)))]
     pub(super) fn of_pair(socket: UnixStream, timeout: Duration) -> io::Result<Self> {
         socket.set_read_timeout(Some(timeout))?;
@@ -65,14 +65,14 @@ impl Wire {
         Ok(Self { stream, reader: Reader::new(timeout), read: None })
     }
 
-    /// Writes all of it until then; what is under way at that time may take one timeout more.
+    /// Writes all bytes by `until`; a write in progress at that time may take one timeout more.
     pub(super) fn write(&mut self, bytes: &[u8], until: Time) -> Result<(), RedisError> {
         self.stream.bounded().limit = Limit::Until(until);
         Ok(self.stream.write_all(bytes)?)
     }
 
-    /// The next value, if it is there by then; what is under way at that time may take one timeout
-    /// more. After a timeout the rest may still be read, within the time that a whole answer has.
+    /// Reads the next value, if it is there by `until`; a read in progress at that time may take one timeout
+    /// more. After a timeout the rest may still be read, within the time limit of a whole answer.
     pub(super) fn read(&mut self, until: Time) -> Result<Value, Unread> {
         if let Some(value) = self.read.take() {
             return Ok(value);
@@ -81,12 +81,12 @@ impl Wire {
         self.reader.read(&mut self.stream)
     }
 
-    /// Reads what has come, without waiting. Returns true if that is a whole value, which the next read returns.
+    /// Reads the bytes that have come, without waiting. Returns true if they are a whole value, which the next read returns.
     pub(super) fn has_answer(&mut self) -> Result<bool, Unread> {
         self.stream.bounded().limit = Limit::AtOnce;
         while self.read.is_none() {
             self.read = match self.reader.read_at_once(&mut self.stream) {
-                // Not an answer to anything.
+                // A pushed message answers no command.
                 Ok(Value::Push { .. }) => continue,
                 Ok(value) => Some(value),
                 Err(Unread::Failed(error)) if error.is_timeout() => return Ok(false),
@@ -96,22 +96,22 @@ impl Wire {
         Ok(true)
     }
 
-    /// The socket, to wait until something comes.
+    /// The socket to wait on until something comes.
     pub(super) fn socket(&self) -> &Socket {
         &self.stream.bounded_ref().socket
     }
 
-    /// Part of an answer has come, and not all of it.
+    /// Returns true if part of an answer has come, and not all of it.
     pub(super) fn has_begun(&self) -> bool {
         self.reader.has_begun()
     }
 
-    /// The longest that a single read takes.
+    /// Sets the time limit of a single read.
     pub(super) fn set_read_timeout(&mut self, timeout: Duration) -> io::Result<()> {
         self.stream.bounded().socket.set_read_timeout(timeout)
     }
 
-    /// The longest that a single write takes.
+    /// Sets the time limit of a single write.
     pub(super) fn set_write_timeout(&mut self, timeout: Duration) -> io::Result<()> {
         self.stream.bounded().socket.set_write_timeout(timeout)
     }
@@ -169,8 +169,8 @@ impl Write for Stream {
     }
 }
 
-/// A socket that nothing is begun on after a time. The socket's own timeouts bound what is under way,
-/// so none has to be set for each read.
+/// A socket on which no call begins after a certain time. The socket's own timeouts bound a call in progress,
+/// so that none must be set for each read.
 struct Bounded {
     socket: Socket,
     limit: Limit,
@@ -179,14 +179,14 @@ struct Bounded {
 /// The limit of a call.
 #[derive(Clone, Copy)]
 enum Limit {
-    /// It is begun until then.
+    /// The call begins before this time.
     Until(Time),
-    /// It does not wait at all.
+    /// The call does not wait at all.
     AtOnce,
 }
 
 impl Bounded {
-    /// Signals interrupt system calls on sockets with a timeout.
+    /// Repeats a call that a signal has interrupted: signals interrupt system calls on sockets with a timeout.
     fn in_time<T>(&mut self, mut call: impl FnMut(&mut Socket) -> io::Result<T>) -> io::Result<T> {
         while matches!(self.limit, Limit::Until(until) if clock::now() < until) {
             match call(&mut self.socket) {
@@ -217,7 +217,7 @@ impl Write for Bounded {
     }
 }
 
-/// A socket. Its clones are for waiting only.
+/// A socket. Its clones are used for waiting only.
 #[derive(Clone)]
 pub(super) enum Socket {
     Tcp(Arc<TcpStream>),
@@ -236,7 +236,7 @@ impl AsFd for Socket {
 }
 
 impl Socket {
-    /// Returns true if it takes two kilobytes at once.
+    /// Returns true if the socket takes two kilobytes at once.
     #[cfg(unix)]
     pub(super) fn has_room(&self) -> bool {
         use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -244,7 +244,7 @@ impl Socket {
         matches!(poll(&mut polled, Some(&Timespec::default())), Ok(1))
     }
 
-    /// Here no caller writes to it.
+    /// No caller writes to the socket on these systems.
     #[cfg(not(unix))]
     pub(super) fn has_room(&self) -> bool {
         false
@@ -291,7 +291,7 @@ impl Socket {
         }
     }
 
-    /// Reads what has come.
+    /// Reads the bytes that have come, without waiting.
     #[cfg(unix)]
     fn read_at_once(&self, buffer: &mut [u8]) -> io::Result<usize> {
         use rustix::io::retry_on_intr;
@@ -300,7 +300,7 @@ impl Socket {
         Ok(read)
     }
 
-    /// Reads nothing: here is no way to do that without waiting.
+    /// Reads nothing: these systems have no way to read without waiting.
     #[cfg(not(unix))]
     fn read_at_once(&self, _buffer: &mut [u8]) -> io::Result<usize> {
         Err(io::ErrorKind::WouldBlock.into())
@@ -317,14 +317,14 @@ impl Socket {
 
 fn set_up(socket: &TcpStream) -> io::Result<()> {
     socket.set_nodelay(true)?;
-    // Where a firewall forgets idle connections, this keeps them, or has their end noticed.
+    // Keeps idle connections alive that a firewall would forget, or else lets their end be noticed.
     let keepalive = TcpKeepalive::new()
         .with_time(Duration::from_secs(15))
         .with_interval(Duration::from_secs(5));
     SockRef::from(socket).set_tcp_keepalive(&keepalive)
 }
 
-/// Other than the standard library's this does not wait for ever for a server that accepts nobody.
+/// Connects within `timeout`. The standard library's function would wait for ever for a server that accepts no connection.
 #[cfg(unix)]
 fn connect_unix(path: &Path, timeout: Duration) -> io::Result<UnixStream> {
     use redis::io::tcp::socket2::{self, Domain, SockAddr, Type};

@@ -1,4 +1,4 @@
-//! The thread of one node. It carries the node's connection whenever no caller does, and sleeps while nothing is to be done.
+//! The thread of one node. It carries the node's connection while no caller does, and sleeps while there is nothing to do.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use super::wire::Socket;
 use crate::clock;
 use crate::core::base::Time;
 
-/// The longest that a worker leaves a connection to callers that have it each time it looks. Then it waits for its turn.
+/// Longest time for which a worker leaves a connection to callers that have it at each check. Then it waits for its turn.
 const LONGEST: Duration = Duration::from_millis(100);
 
 pub(super) struct Worker {
@@ -27,14 +27,14 @@ pub(super) struct Worker {
 impl Drop for Worker {
     fn drop(&mut self) {
         self.mailbox.abandon();
-        // It has ended, or has panicked.
+        // The worker has ended, or has panicked.
         self.driver.lock().drop_all();
     }
 }
 
 impl Worker {
-    /// Works until the mailbox is closed, and all that was in it is done; for releases that a node which is down has to get, as
-    /// long as the machine says.
+    /// Works until the mailbox is closed and all its jobs are done. Releases for a node that is down are tried for as long as the
+    /// machine says.
     pub(super) fn run(self) {
         let mut driver = self.driver.lock();
         loop {
@@ -67,15 +67,15 @@ impl Worker {
         let found = self.mailbox.wait(clock::slice(until).unwrap_or_default());
         let found = self.leave_to_callers(found);
         if found == Found::Something {
-            // Other callers run first, and the one that just asked gets to ask all nodes. Twice as much goes
-            // into a write then, for a third less processor time in all. Where nobody else wants to run it
-            // costs next to nothing.
+            // Other callers run first, and the one that just asked gets to ask all nodes. Twice as much then goes
+            // into a write, for a third less processor time in all. If no other thread wants to run, this costs
+            // next to nothing.
             clock::yield_now();
         }
         found
     }
 
-    /// Waits for an answer, or for requests as well. A caller that has taken the connection meanwhile reads it.
+    /// Waits for an answer, or for requests as well. A caller that has taken the connection meanwhile reads the answer.
     fn read(&self, socket: Option<Socket>, until: Time, takes_more: bool) -> Found {
         self.set.tell_events();
         let at_most = clock::slice(until).unwrap_or_default();
@@ -85,13 +85,13 @@ impl Worker {
         };
         let found = self.leave_to_callers(found);
         if found == Found::Something {
-            // As when it rests.
+            // As in `rest`.
             clock::yield_now();
         }
         found
     }
 
-    /// Waits on while a caller drives the connection, if nothing was found: the caller does what is to be done, as a rule.
+    /// Waits on while a caller drives the connection, if nothing was found: the caller normally does what is to be done.
     fn leave_to_callers(&self, found: Found) -> Found {
         let (mut found, mut pause, until) = (found, LEFT, clock::now().after(LONGEST));
         while found == Found::Nothing && self.driver.is_locked() && clock::now() < until {

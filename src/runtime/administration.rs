@@ -30,7 +30,7 @@ static FORCE: Script = Script::new(include_str!("../../lua/node/force.lua"));
 static ASK: Script = Script::new(include_str!("../../lua/node/ask.lua"));
 static ASKED: Script = Script::new(include_str!("../../lua/node/asked.lua"));
 
-/// Asks a node who has the lock with that key.
+/// Returns the request to a node for the owners of the lock with that key.
 pub(crate) fn holder_request(key: &[u8], mark_key: &[u8], fencing: bool) -> Request {
     let (queue, fence) = (queue_key(key), fencing.then(|| fence_key(key)));
     let keys = [Some(key), Some(mark_key), Some(&queue[..]), fence.as_deref()];
@@ -41,9 +41,9 @@ pub(crate) fn holder_request(key: &[u8], mark_key: &[u8], fencing: bool) -> Requ
     Request::new(&HOLDER, keys, &parts)
 }
 
-/// Has a node take the lock with that key from `owners`, and leave tombstones that live so long. What is kept of a lock
-/// that an owner has given back is the owner's as well, for it may have given it back just now; and so is what it reads, if it
-/// wrote.
+/// Returns the request to a node to take the lock with that key away from `owners`, and to leave tombstones that live for
+/// that time. A kept key of an owner that has just given the lock back belongs to that owner as well. So does its read, if
+/// it wrote.
 pub(crate) fn force_request(key: &[u8], owners: &[Vec<u8>], tombstones_live: Duration) -> Request {
     let (channel, theirs) = (release_channel(key), redisson_channel(key));
     let of_rwlocks = redisson_rwlock_channel(key);
@@ -59,7 +59,7 @@ pub(crate) fn force_request(key: &[u8], owners: &[Vec<u8>], tombstones_live: Dur
     Request::new(&FORCE, keys, &parts)
 }
 
-/// Has a node ask `owners` to give the lock with that key up. No two requests have the same `id`.
+/// Returns the request to a node to ask `owners` to give the lock with that key up. Each request has an `id` of its own.
 pub(crate) fn ask_request(key: &[u8], owners: &[Vec<u8>], id: &str, reason: &str) -> Request {
     let keys: BTreeSet<_> = owners.iter().map(|owner| request_key(key, owner)).collect();
     let (text, channel) = ([id, " ", reason].concat(), asked_channel(key));
@@ -70,20 +70,20 @@ pub(crate) fn ask_request(key: &[u8], owners: &[Vec<u8>], id: &str, reason: &str
     Request::new(&ASK, keys, &parts)
 }
 
-/// Reads on a node whether `owner` is asked to give the lock with these names up.
+/// Returns the request to a node for requests to `owner` to give the lock with these names up.
 pub(crate) fn asked_request(names: &Names, owner: &str) -> Request {
     let keys: Vec<_> = names.keys().map(|key| request_key(key, owner.as_bytes())).collect();
     let parts: Vec<_> = keys.iter().map(|key| Part::Bytes(key)).collect();
     Request::new(&ASKED, parts.len(), &parts)
 }
 
-/// What the nodes have said of one name.
+/// The answers of the nodes about one name.
 struct NameHeard<'a> {
     name: &'a Name,
     round: Arc<FanOut<Holders>>,
 }
 
-/// Says who holds the lock with these names.
+/// Returns the holders of the lock with these names.
 pub(crate) fn holders(client: &ClientState, names: &Names) -> Result<HolderReport, Error> {
     let heard = ask(client, names)?;
     let reports = heard.iter().map(|NameHeard { name, round }| {
@@ -98,7 +98,7 @@ pub(crate) fn holders(client: &ClientState, names: &Names) -> Result<HolderRepor
     Ok(HolderReport { names: reports.collect() })
 }
 
-/// Takes the lock with these names from whoever has it on any node. Returns whether anybody had it.
+/// Takes the lock with these names away from every owner that has it on any node. Returns true if anybody had it.
 pub(crate) fn force_unlock(client: &ClientState, names: &Names) -> Result<bool, Error> {
     let heard = ask(client, names)?;
     let seen: Vec<_> = heard
@@ -119,7 +119,7 @@ pub(crate) fn force_unlock(client: &ClientState, names: &Names) -> Result<bool, 
     all_are_known(client, names, &heard).map(|()| true)
 }
 
-/// Asks the holders of the lock with these names to give it up. Returns whether anybody had it.
+/// Asks the holders of the lock with these names to give it up. Returns true if anybody had it.
 pub(crate) fn ask_to_release(
     client: &ClientState,
     names: &Names,
@@ -166,7 +166,7 @@ pub(crate) fn ask_to_release(
     }
 }
 
-/// Takes the lock with these names from that owner, whoever else has it.
+/// Takes the lock with these names away from that owner alone.
 pub(crate) fn take_from(client: &ClientState, names: &Names, owner: &str) -> Result<(), Error> {
     let heard = ask(client, names)?;
     let forced = heard.iter().map(|it| {
@@ -176,7 +176,8 @@ pub(crate) fn take_from(client: &ClientState, names: &Names, owner: &str) -> Res
     take(client, names, forced.collect())
 }
 
-/// Takes each of the names from these owners, where keys live for so long at most. An error, if too few nodes could be told.
+/// Takes each of the names away from these owners, whose keys live for at most that time. Returns an error if too few nodes
+/// could be told.
 fn take(
     client: &ClientState,
     names: &Names,
@@ -208,7 +209,7 @@ fn take(
     }
 }
 
-/// An error, if somebody may hold the lock whom no node has named: then nobody has taken it from that holder.
+/// Returns an error if the lock may have a holder that no node has named: nobody has taken the lock away from that holder.
 fn all_are_known(
     client: &ClientState,
     names: &Names,
@@ -230,7 +231,7 @@ fn all_are_known(
     Err(Error::new(ErrorKind::NoQuorum, message).with_faults(faults))
 }
 
-/// Orders all nodes to take one name from `owners`; those that are down, when they come back.
+/// Orders all nodes to take one name away from `owners`. Nodes that are down get the order when they come back.
 fn tell(
     client: &ClientState,
     name: &Name,
@@ -248,7 +249,7 @@ fn tell(
     round
 }
 
-/// Asks all nodes who has the lock, and hears all that answer in time. An error, if too few do.
+/// Asks all nodes for the owners of the lock, and waits for all that answer in time. Returns an error if too few do.
 fn ask<'a>(client: &ClientState, names: &'a Names) -> Result<Vec<NameHeard<'a>>, Error> {
     client.process.check()?;
     let never = never();

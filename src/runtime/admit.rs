@@ -1,4 +1,4 @@
-//! Ending the quarantine of nodes: where nothing can be held, by the word of somebody who must know, or as the nodes show.
+//! Ending the quarantine of nodes: if the caller asserts that no lock can be held, or if the nodes show it.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -11,19 +11,19 @@ use crate::runtime::client_state::ClientState;
 use crate::runtime::held_locks::{ScanWanted, Scanned, scan_nodes};
 use crate::terms::{ADMIT, MAX_TTL};
 
-/// The longest time that it takes beyond `max_ttl`. Where clocks contradict each other, it takes as long as that until they do not count
-/// any more. A node takes several probes, a second apart where an answer came too late to tell its clock, and is waited for only
-/// while it neither grants nor has a fault.
+/// The longest time of the call beyond `max_ttl`. If clocks contradict each other, the call takes until they no longer
+/// count. A node takes several probes, one second apart if an answer came too late to read its clock. The call waits for a
+/// node only while it neither grants nor has a fault.
 const BEYOND: Duration = Duration::from_secs(2);
-/// How long the nodes are scanned for locks.
+/// The time limit for scanning the nodes for locks.
 const SCANNED_WITHIN: Duration = Duration::from_secs(10);
 
-/// Ends the quarantine of all nodes that can be reached, and waits until they grant locks. Returns which these are.
+/// Ends the quarantine of all nodes that can be reached, and waits until they grant locks. Returns these nodes.
 pub(crate) fn admit(client: &ClientState) -> Result<Vec<String>, Error> {
     end(client, |node| client.set().quarantine(node).map(|(id, _)| id))
 }
 
-/// The same, if the nodes show that no lock can be held.
+/// Does the same, if the nodes show that no lock can be held.
 pub(crate) fn admit_if_unused(client: &ClientState) -> Result<Vec<String>, Error> {
     let set = client.set();
     let nodes = 0..client.nodes().len();
@@ -33,7 +33,7 @@ pub(crate) fn admit_if_unused(client: &ClientState) -> Result<Vec<String>, Error
         };
         nodes.clone().all(is_known) || set.conflict().is_some()
     });
-    // Before the scan. A node that forgets anything from now on is put into another quarantine.
+    // Before the scan: a node that forgets anything from now on gets another quarantine.
     let seen: Vec<_> = nodes.clone().map(|node| set.quarantine(node)).collect();
     let mut waiting = nodes.filter(|node| !set.grants(*node) && seen[*node].is_some());
     if waiting.next().is_some() && set.conflict().is_none() {
@@ -42,12 +42,12 @@ pub(crate) fn admit_if_unused(client: &ClientState) -> Result<Vec<String>, Error
     end(client, |node| seen[node].map(|(id, _)| id))
 }
 
-/// An error, if a lock may be held. `seen`: the quarantines that were seen before.
+/// Returns an error if a lock may be held. `seen`: the quarantines that were seen before.
 fn is_unused(client: &ClientState, seen: &[Option<(u64, Past)>]) -> Result<(), Error> {
     let wanted = ScanWanted { pattern: b"", most: 0, within: SCANNED_WITHIN };
     let Scanned { scan, names, mut faults } = scan_nodes(client, &wanted)?;
     let (set, max_ttl) = (client.set(), client.settings().max_ttl);
-    // After the scan: one that was restarted meanwhile does not remember any more.
+    // After the scan: a node that was restarted meanwhile no longer remembers.
     let past = |node: usize| match seen[node] {
         _ if set.remembers(node) => Past::Remembers,
         Some((_, past)) => past,
@@ -58,7 +58,7 @@ fn is_unused(client: &ClientState, seen: &[Option<(u64, Past)>]) -> Result<(), E
             continue;
         };
         let what = match why {
-            // The scan ends with the first lock, or has said what is wrong.
+            // The scan has ended with the first lock, or has already reported the fault.
             MayHaveForgotten::Unread => continue,
             MayHaveForgotten::Unknown => {
                 "it was in quarantine before this client came, for an unknown reason".to_owned()
@@ -97,11 +97,11 @@ fn is_unused(client: &ClientState, seen: &[Option<(u64, Past)>]) -> Result<(), E
     Err(Error::new(ErrorKind::Quarantined { ready_in }, message).with_faults(faults))
 }
 
-/// Ends the quarantine that `order` names of each node, and waits until all nodes grant locks that can be reached.
+/// Ends the quarantine that `order` names for each node, and waits until all reachable nodes grant locks.
 fn end(client: &ClientState, order: impl Fn(usize) -> Option<u64>) -> Result<Vec<String>, Error> {
     let set = client.set();
     let count = client.nodes().len();
-    // Once each: what a node forgets after that is not what was spoken of.
+    // Once each: the order does not cover anything that a node forgets after that.
     let ordered: Vec<_> = (0..count).map(|_| Cell::new(false)).collect();
     let fault = |node| fault(client, node);
     clock::poll(until(client), || {

@@ -1,4 +1,4 @@
-//! Carries one call that wants a lock: on the caller's thread it does what [`Acquire`] decides.
+//! Carries one call that wants a lock: it does on the caller's thread what [`Acquire`] decides.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,17 +28,17 @@ use crate::runtime::hold::Hold;
 use crate::runtime::queue::QueuedCaller;
 use crate::runtime::subscriptions::Subscription;
 
-/// What one call has in its hands.
+/// The state of one call.
 struct Call<'a> {
     coordinator: &'a Arc<Coordinator>,
     wanted: &'a Wanted,
-    /// The caller hears of releases.
+    /// The caller's subscription to releases.
     waiter: Option<Subscription>,
     /// The lock that was handed over, or that the caller has joined.
     handed_over: Option<Hold>,
     /// The requests of the attempt that was given back last.
     last: Option<Asked>,
-    /// How often this machine had been suspended when the attempt started.
+    /// Number of suspensions of this machine when the attempt started.
     suspensions: u64,
     /// The caller, while it may be in the queue that the nodes keep for a fair lock.
     in_queue: Option<u64>,
@@ -46,11 +46,11 @@ struct Call<'a> {
     reserves: Option<Priority>,
     /// The nodes' connections, while the caller drives them itself.
     driven: Option<Driven<'a>>,
-    /// Left after what was tried has been given back.
+    /// Dropped after the rest of the call has been given back.
     queued: QueuedCaller<'a>,
 }
 
-/// Takes the lock that is `wanted`, if nobody else holds it until the caller's `patience` is over.
+/// Takes the `wanted` lock, if it becomes free before the caller's `patience` is over.
 pub(crate) fn acquire(
     coordinator: &Arc<Coordinator>,
     wanted: &Wanted,
@@ -73,17 +73,17 @@ pub(crate) fn acquire(
         driven: None,
         queued: coordinator.queues().enter(wanted, patience),
     };
-    // Only now: what is there to be forgotten has to be found.
+    // Only now: the entry that has to be forgotten some day must already be in its collection.
     coordinator.timetable().name_used();
     let policy = Policy {
         patience,
         backoff: settings.backoff,
         no_quorum_timeout: settings.no_quorum_timeout,
-        // A client that may fall back hears the first node of the configuration in any case.
+        // A client that may fall back waits for the first configured node in any case.
         ordered: settings.fall_back_after().is_none(),
         waiting: wanted.waiting(),
     };
-    // Dropped before the call, whatever happens: then what it has on the nodes is given back.
+    // Dropped before the call, whatever happens: its keys on the nodes are then given back.
     let mut machine: Acquire<Claim> = Acquire::new(policy, settings.attempt_timeout());
     machine.start(&call);
     if let Some(stop) = stop(interrupts.poll()) {
@@ -169,7 +169,7 @@ impl Call<'_> {
             }
             Action::GiveBack(claim) => {
                 self.last = Some(claim.asked());
-                // Its end sends the releases.
+                // Its drop sends the releases.
                 drop(claim);
             }
             Action::LeaveQueue(caller, within) => {
@@ -191,19 +191,19 @@ impl Call<'_> {
                 let why = coordinator.refusals().not_admitted(ready);
                 observe::waits_for_nodes(&wanted.names, &why, &self.faults());
             }
-            // They end the call.
+            // These actions end the call.
             Action::Granted(..) | Action::HandedOver | Action::Refuse(_) => {}
         }
     }
 
-    /// The nodes' connections are the workers' again.
+    /// Returns the nodes' connections to the workers.
     fn hand_over(&mut self) {
         if let Some(mut driven) = self.driven.take() {
             driven.hand_over();
         }
     }
 
-    /// As what that caller stands in the queue of a fair lock.
+    /// Returns that caller's entry in the queue of a fair lock.
     fn queued_text(&self, caller: u64) -> String {
         let label = self.coordinator.state().owner_label();
         self.wanted.kind.queued_text(label, u128::from(caller) << 64)
@@ -217,12 +217,13 @@ impl Call<'_> {
         }
     }
 
-    /// Takes the reservations of that priority back on all nodes but those.
+    /// Withdraws the reservations of that priority on all nodes except `but`.
     fn withdraw(&self, priority: Priority, but: &[usize], within: Duration) {
         self.tell_nodes(withdraw_request(&self.wanted.names, priority), but, within);
     }
 
-    /// Has all nodes `but` those run the request behind what they were asked before. They are told for so long.
+    /// Sends the request to all nodes except `but`, behind their earlier requests. It is kept for nodes that are down, for
+    /// at most `within`.
     fn tell_nodes(&self, request: Request, but: &[usize], within: Duration) {
         let (request, until) = (Arc::new(request), clock::now().after(within));
         for (i, node) in self.coordinator.nodes().iter().enumerate() {
@@ -275,7 +276,7 @@ impl Call<'_> {
         }
     }
 
-    /// The error of a call that ended so.
+    /// Returns the error of a call that ended with that outcome.
     fn refusal(&self, outcome: Outcome) -> Error {
         let Wanted { names, terms, .. } = self.wanted;
         self.coordinator.refusals().error(outcome, names, terms.ttl, self)
@@ -306,7 +307,7 @@ impl Known for Call<'_> {
 }
 
 impl Drop for Call<'_> {
-    /// What the machine has not come to say, since something has panicked.
+    /// Does what the machine did not get to, since something has panicked.
     fn drop(&mut self) {
         if let Some(caller) = self.in_queue.take() {
             self.leave_queue(caller, self.coordinator.settings().ttl);
@@ -317,7 +318,7 @@ impl Drop for Call<'_> {
     }
 }
 
-/// The caller's name in that owner id.
+/// The caller's part of that owner id.
 fn upper_half(owner: u128) -> u64 {
     u64::try_from(owner >> 64).unwrap_or(u64::MAX)
 }

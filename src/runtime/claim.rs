@@ -1,4 +1,4 @@
-//! One owner id's claim to a lock: all that may have left keys on the nodes under it.
+//! One owner id's claim to a lock: everything that may have left keys on the nodes under it.
 
 use std::sync::{Arc, OnceLock};
 
@@ -20,51 +20,51 @@ use crate::runtime::client_state::ClientState;
 use crate::runtime::fan_out::{Delivery, FanOut, Interrupts, Woken};
 use crate::terms::{ACCESS_LISTS, MIN_HOLD};
 
-/// Why the answer of a node to a release does not count.
+/// The reason why a node's answer to a release does not count.
 const UNCERTAIN: &str = "it has answered, but an earlier request over a broken connection may still \
                          arrive there and set the key again, so the release is repeated; with the \
                          permissions +client|id and +client|kill such connections are ended on the \
                          server";
 
-/// Which lock is wanted, and on what terms.
+/// The lock that is wanted, and its terms.
 #[derive(Clone, Debug)]
 pub(crate) struct Wanted {
     pub(crate) kind: &'static Kind,
     pub(crate) names: Names,
     pub(crate) terms: Terms,
-    /// Which part of a semaphore; `None`: the lock is none.
+    /// The permits of a semaphore that are wanted; `None`: the lock is not a semaphore.
     pub(crate) permits: Option<PermitsWanted>,
     /// The label of its owner; `None`: that of the client.
     pub(crate) label: Option<Arc<str>>,
 }
 
 impl Wanted {
-    /// The beginning of the owner, for operators.
+    /// Returns the beginning of the owner, for operators.
     fn label<'a>(&'a self, state: &'a ClientState) -> &'a str {
         self.label.as_deref().unwrap_or_else(|| state.owner_label())
     }
 
-    /// How a caller waits for it.
+    /// Returns the way in which a caller waits for the lock.
     pub(crate) fn waiting(&self) -> WayOfWaiting {
         self.kind.waiting(&self.names, self.permits)
     }
 }
 
-/// The rounds of an attempt.
+/// The fan-outs of an attempt.
 #[derive(Clone)]
 pub(crate) struct Asked {
     attempt: Arc<FanOut<Attempt>>,
-    /// The write-back of the lock's number, where that was due.
+    /// The write-back of the lock's number, if it was due.
     confirmation: Option<Arc<FanOut<Confirmation>>>,
 }
 
 impl Asked {
-    /// Whether the node voted, so that it can be expected to do so again.
+    /// Returns true if the node voted, so that it can be expected to vote again.
     pub(crate) fn has_vote_of(&self, node: usize) -> bool {
         self.attempt.with(|attempt| attempt.has_vote_of(node))
     }
 
-    /// What was wrong with which node in the last round: see [`FanOut::faults`].
+    /// Returns the faults of the nodes in the last round: see [`FanOut::faults`].
     pub(crate) fn faults(&self, nodes: &[Node]) -> Vec<NodeFault> {
         let answer_by = self.attempt.with(|attempt| attempt.answer_by());
         match &self.confirmation {
@@ -74,23 +74,22 @@ impl Asked {
     }
 }
 
-/// An attempt on its way, then perhaps a lock that is held. Dropping it, in whatever state and for
-/// whatever reason, a panic included, sends the releases that are due; that never waits on the
-/// network.
+/// An attempt under way, and later perhaps a held lock. Dropping it, in whatever state and for whatever reason, a panic
+/// included, sends the releases that are due. The drop never waits on the network.
 pub(crate) struct Claim {
     state: Arc<ClientState>,
     wanted: Wanted,
     owner: String,
-    /// The same of a lock that was downgraded, with its kind from then on.
+    /// The owner of a lock that was downgraded, with its kind from then on.
     downgraded: OnceLock<(&'static Kind, String)>,
-    /// How often this machine had been suspended when the attempt began.
+    /// Number of suspensions of this machine when the attempt began.
     suspensions: u64,
-    /// What the nodes may know of its caller.
+    /// The caller's priority and place in queues, as far as nodes may know them.
     waits: Waits,
-    /// Of a semaphore: the slots that are asked for.
+    /// For a semaphore: the slots that are asked for.
     permits: Permits,
     asked: Asked,
-    /// What the nodes are asked, once some of them are.
+    /// The request to the nodes, once some of them were asked.
     request: Option<Arc<Request>>,
     /// The number of the lock that was won; 0 without fencing.
     number: u64,
@@ -124,13 +123,12 @@ impl Claim {
         }
     }
 
-    /// The lock was won, under that number.
+    /// The lock was won under that number.
     pub(crate) fn won(&mut self, number: u64) {
         self.number = number;
     }
 
-    /// What the holder to whom the lock was handed as the `sequence`-th can hand to a storage; `None`
-    /// without fencing.
+    /// Returns the token of the holder to which the lock was handed as the `sequence`-th; `None` without fencing.
     pub(crate) fn token(&self, sequence: u64) -> Option<FencingToken> {
         FencingToken::new(self.number, sequence)
     }
@@ -147,7 +145,7 @@ impl Claim {
         &self.wanted.names
     }
 
-    /// The owner, as the nodes have it.
+    /// Returns the owner, as the nodes have it.
     pub(crate) fn owner(&self) -> &str {
         self.downgraded.get().map_or(&self.owner, |(_, owner)| owner)
     }
@@ -159,7 +157,7 @@ impl Claim {
         }
     }
 
-    /// How it is held.
+    /// Returns the class in which the lock is held.
     fn class(&self) -> HoldClass {
         self.downgraded.get().map_or(self.kind(), |(kind, _)| *kind).hold_class
     }
@@ -168,7 +166,7 @@ impl Claim {
         self.wanted.terms
     }
 
-    /// How often this machine had been suspended when the attempt began.
+    /// Returns the number of suspensions of this machine when the attempt began.
     pub(crate) fn suspensions(&self) -> u64 {
         self.suspensions
     }
@@ -181,7 +179,7 @@ impl Claim {
         self.asked.clone()
     }
 
-    /// Asks those nodes for the lock. Returns their connections, if the caller drives them itself.
+    /// Asks those nodes for the lock. Returns their connections, if the caller drives these itself.
     #[must_use]
     pub(crate) fn ask<'a>(&mut self, whom: Whom, nodes: &'a [Node]) -> Option<Driven<'a>> {
         let ask = match self.request.take() {
@@ -196,7 +194,7 @@ impl Claim {
         driven
     }
 
-    /// What is asked for a lock that is held so.
+    /// Returns the requests for a lock that is held in that class.
     fn requests(&self, class: HoldClass) -> OwnerRequests<'_> {
         let Wanted { kind, names, .. } = &self.wanted;
         let downgraded = self.downgraded.get().filter(|_| class != kind.hold_class);
@@ -212,7 +210,7 @@ impl Claim {
         }
     }
 
-    /// The request for the lock, with a new proposal for its number.
+    /// Returns the request for the lock, with a new proposal for its number.
     fn acquire_request(&self) -> Request {
         let Wanted { names, terms, .. } = &self.wanted;
         let set = self.state.set();
@@ -243,7 +241,7 @@ impl Claim {
         self.asked.confirmation = Some(round);
     }
 
-    /// Waits for the verdict on the write-back, until `until` at most.
+    /// Waits for the verdict on the write-back, at most until `until`.
     pub(crate) fn wait_for_confirmation(&self, until: Time, interrupts: Interrupts<'_>) -> Woken {
         match &self.asked.confirmation {
             Some(round) => round.wait(until, interrupts),
@@ -251,13 +249,13 @@ impl Claim {
         }
     }
 
-    /// Whether a majority has confirmed the lock's number.
+    /// Returns true if a majority has confirmed the lock's number.
     pub(crate) fn is_confirmed(&self) -> bool {
         let round = self.asked.confirmation.as_ref();
         round.is_some_and(|round| round.with(|confirmation| confirmation.confirmed()))
     }
 
-    /// Asks nodes to let the keys live longer.
+    /// Asks the nodes to extend the keys.
     pub(crate) fn extend(
         &self,
         round: &Arc<FanOut<Extension>>,
@@ -280,8 +278,8 @@ impl Claim {
         }
     }
 
-    /// Gives everything back, and has the answers counted. They go through what `sink` makes of the count. Returns the nodes'
-    /// connections as well, if the caller drives them itself.
+    /// Gives everything back, and counts the answers. They go through the sink that `sink` makes of the count. Also returns
+    /// the nodes' connections, if the caller drives these itself.
     pub(crate) fn release_counted(
         &self,
         releases: &Releases,
@@ -289,7 +287,7 @@ impl Claim {
         sink: impl FnOnce(Arc<dyn Sink>) -> Arc<dyn Sink>,
     ) -> (Arc<FanOut<Release>>, Option<Driven<'_>>) {
         let nodes = self.nodes();
-        // Grants that a caller did not wait for tell more of the release.
+        // Late grants are read first, since the result of the release depends on the nodes that granted the lock.
         let mut driven = Driven::of(nodes, |_| true);
         driven.iter_mut().for_each(|driven| _ = driven.take_in());
         let cleanups = self.close(releases);
@@ -312,7 +310,7 @@ impl Claim {
         (round, driven)
     }
 
-    /// Too few nodes have confirmed `release` until `answer_by`.
+    /// Returns the error if too few nodes have confirmed `release` until `answer_by`.
     pub(crate) fn unconfirmed(&self, release: &Arc<FanOut<Release>>, answer_by: Time) -> Error {
         let message = format!(
             "{} was given back, but too few nodes confirmed it for certain in time; these nodes are \
@@ -331,7 +329,7 @@ impl Claim {
         self.state.nodes()
     }
 
-    /// Nothing more is sent for the attempt from here on.
+    /// Closes the attempt: nothing more is sent for it.
     fn close(&self, releases: &Releases) -> Vec<Cleanup> {
         let cleanups = self.round().with(|attempt| attempt.close(self.number));
         Cleanup::with_kept(self.nodes().len(), cleanups, releases.kept)

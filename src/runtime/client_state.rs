@@ -1,4 +1,4 @@
-//! What the calls of one client and the locks that they win share: the nodes, and what is known of them.
+//! The state that the calls of one client and its locks share: the nodes, and the knowledge about them.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -24,27 +24,27 @@ use crate::process::{self, Process};
 use crate::random::random;
 use crate::stats::NodeStats;
 
-/// The nodes and all that is shared by the clones of one client and the locks it gave out.
+/// The nodes and everything else that the clones of one client and its locks share.
 pub(crate) struct ClientState {
-    /// Whose threads work for it.
+    /// The process whose threads work for the client.
     pub(crate) process: Process,
     pub(super) nodes: Vec<Node>,
     pub(super) set: Arc<NodeSet>,
     pub(super) names: Arc<[Arc<str>]>,
     pub(super) settings: Settings,
-    /// What its owner texts begin with.
+    /// The beginning of its owner texts.
     owner_label: String,
     unanswered: Arc<AtomicUsize>,
     /// Dropped by `close`, which ends `closed`.
     open: Mutex<Option<Sender<()>>>,
     closed: Receiver<()>,
-    /// What all calls together know of the quorum.
+    /// The common knowledge of all calls about the quorum.
     quorum_health: Mutex<QuorumHealth>,
     numbers: Numbers,
     obstacles: Obstacles,
     pub(super) subscriptions: Arc<Subscriptions>,
     reports: Reports,
-    /// By how much the renewals of this client fall due later than the steps of the clock.
+    /// The delay of this client's renewals behind the steps of the clock.
     renewal_phase: Duration,
 }
 
@@ -134,7 +134,7 @@ impl ClientState {
         &self.settings
     }
 
-    /// What the client's owner texts begin with.
+    /// Returns the beginning of the client's owner texts.
     pub(crate) fn owner_label(&self) -> &str {
         &self.owner_label
     }
@@ -143,12 +143,12 @@ impl ClientState {
         &self.subscriptions
     }
 
-    /// How many releases could be answered, and have not been yet.
+    /// Returns the number of releases that could be answered and have not been yet.
     pub(crate) fn unanswered(&self) -> &Arc<AtomicUsize> {
         &self.unanswered
     }
 
-    /// Ends when the client is closed.
+    /// Returns the channel that ends when the client is closed.
     pub(crate) fn closed(&self) -> &Receiver<()> {
         &self.closed
     }
@@ -161,12 +161,12 @@ impl ClientState {
         *self.quorum_health.lock()
     }
 
-    /// Ends all waiting calls, and every later one.
+    /// Ends all waiting calls, and makes every later one fail.
     pub(crate) fn close(&self) {
         *self.open.lock() = None;
     }
 
-    /// Whether no release waits for a majority of the nodes.
+    /// Returns true if no release waits for a majority of the nodes.
     pub(crate) fn majority_told(&self) -> bool {
         let told = self.nodes.iter().filter(|node| node.is_told()).count();
         told >= majority(self.nodes.len())
@@ -185,12 +185,12 @@ impl ClientState {
         }
     }
 
-    /// What is told and called by other threads.
+    /// Returns the events and callbacks for other threads to carry out.
     pub(crate) fn reports(&self) -> &Reports {
         &self.reports
     }
 
-    /// Forgets names that are not used any more, and returns whether anything is left of any.
+    /// Forgets unused names, and returns true if anything is left of any.
     pub(crate) fn tidy(&self, now: Time) -> bool {
         let shared = [
             self.numbers.tidy(now),
@@ -202,7 +202,7 @@ impl ClientState {
         nodes > 0 || shared.contains(&true)
     }
 
-    /// The words of its errors.
+    /// Returns the facts that its errors name.
     pub(crate) fn refusals(&self) -> Refusals {
         Refusals {
             nodes: self.nodes.len(),
@@ -211,23 +211,22 @@ impl ClientState {
         }
     }
 
-    /// The obstacles that calls have met.
+    /// Returns the obstacles that calls have met.
     pub(crate) fn obstacles(&self) -> &Obstacles {
         &self.obstacles
     }
 
-    /// When a lock that was granted just now is renewed.
+    /// Returns the renewal schedule of a lock that was granted just now.
     pub(crate) fn schedule(&self) -> Schedule {
         Schedule::new(random(), self.renewal_phase)
     }
 
-    /// Has the nodes' workers write what the nodes were asked with others.
+    /// Lets the nodes' workers write requests that were delayed to go with others.
     pub(crate) fn wake_workers(&self) {
         self.nodes.iter().for_each(Node::wake_worker);
     }
 
-    /// Notes what an attempt has shown of the quorum, and tells when that is lost, and when it is
-    /// back.
+    /// Notes the evidence of an attempt about the quorum, and reports the loss and the return of the quorum.
     pub(crate) fn note(
         &self,
         quorum: Quorum,
@@ -254,19 +253,19 @@ impl Drop for ClientState {
 pub(crate) struct Numbers(Mutex<LastNumbers>);
 
 impl Numbers {
-    /// The number to propose for a grant of the lock with these names.
+    /// Returns the number to propose for a grant of the lock with these names.
     pub(crate) fn propose(&self, names: &Names, set: &NodeSet) -> Proposal {
         let last = self.0.lock().last_of(names.keys());
         let (set_time_us, several_us) = set.times_us(clock::now());
         Proposal::new(last, set_time_us, several_us)
     }
 
-    /// Forgets the names that were not used for long, and returns whether any is left.
+    /// Forgets the names that were not used for long, and returns true if any are left.
     pub(crate) fn tidy(&self, now: Time) -> bool {
         self.0.lock().tidy(now)
     }
 
-    /// Several nodes have answered that number for the lock with these names.
+    /// Several nodes have answered with that number for the lock with these names.
     pub(crate) fn saw(&self, names: &Names, number: u64) {
         let (now, mut numbers) = (clock::now(), self.0.lock());
         names.keys().for_each(|key| numbers.saw(key, number, now));

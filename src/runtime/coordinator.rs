@@ -1,4 +1,4 @@
-//! What all calls and locks of one client share: the nodes, the settings, and what is known together.
+//! The state that all calls and locks of one client share: the nodes, the settings, and the common knowledge.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::runtime::queue::Queues;
 use crate::runtime::renewal;
 use crate::runtime::timetable::Timetable;
 
-/// The nodes and all that is shared by the clones of one client.
+/// The nodes and everything else that the clones of one client share.
 pub(crate) struct Coordinator {
     state: Arc<ClientState>,
     timetable: Arc<Timetable<Held>>,
@@ -44,8 +44,8 @@ impl Coordinator {
         timetable.tidies(move |now| {
             let queues = || queues_then.upgrade().is_some_and(|queues| queues.tidy(now));
             let state = || state_then.upgrade().is_some_and(|state| state.tidy(now));
-            // A call is in its queue until all is kept that it leaves behind. What the answer to a release says of
-            // others comes to the queues while the release is in the state.
+            // A call stays in its queue until everything that it leaves behind is kept. A release's answer about other
+            // waiters reaches the queues while the release is still in the state.
             let left = [queues(), state(), queues()];
             left.contains(&true)
         });

@@ -1,4 +1,4 @@
-//! A ballot on its way: the nodes' answers go in, the caller waits for the verdict.
+//! A ballot under way: the nodes' answers go in, and the caller waits for the verdict.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,54 +14,53 @@ use crate::error::NodeFault;
 use crate::kinds::contract::reply::Unexpected;
 use crate::node::{Answer, Ask, Carried, Driven, Node, Sink, Undelivered, Value};
 
-/// The time between two looks of a caller that waits for nodes whether it was cancelled, at first and from then on. All but
-/// few answers are there before; and to wait for several things at once costs more than the rest of the wait, most of
-/// all where all callers wait for one of them.
+/// The time after which a caller that waits for nodes checks for cancellation: the first time, and from then on. Nearly all
+/// answers come before the first check. Waiting for several things at once costs more than the rest of the wait, most of all
+/// if all callers wait for one of them.
 const FIRST_CHECK: Duration = Duration::from_millis(5);
 const BETWEEN_CHECKS: Duration = Duration::from_millis(20);
 
-/// When the requests of a fan-out go out.
+/// The time at which the requests of a fan-out are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Delivery {
     AtOnce,
-    /// When the nodes' workers are woken, which the caller still has to do: with those of other fan-outs.
+    /// When the nodes' workers are woken, which is up to the caller: together with other fan-outs.
     WithOthers,
 }
 
-/// One ballot, shared by the caller and the workers that hand in the votes. It lives on after the
-/// caller has left, for answers that come late.
+/// One ballot, shared by the caller and the workers that deliver the votes. It outlives the caller's wait, for late answers.
 pub(crate) struct FanOut<B: Ballot> {
     state: Mutex<RoundState<B>>,
     read: fn(&Value) -> Result<B::Vote, Unexpected>,
     names: Arc<[Arc<str>]>,
     started: Time,
-    /// Notified once, when the verdict is there: one wake-up of the caller, not one a vote. Behind the verdict with each
-    /// answer, if the caller waits for further ones.
+    /// Notified once, when the verdict is there: one wake-up of the caller, not one per vote. After the verdict it is
+    /// notified at each answer, if the caller waits for further ones.
     heard: Condvar,
 }
 
 struct RoundState<B> {
     ballot: B,
     heard: Vec<HeardOf>,
-    /// The verdict is there.
+    /// True if the verdict is there.
     told: bool,
-    /// The caller waits for further answers.
+    /// True if the caller waits for further answers.
     hears_out: bool,
-    /// An answer has come since the caller looked.
+    /// True if an answer has come since the caller's last check.
     is_news: bool,
 }
 
-/// What has been heard of a node.
+/// The answer of a node so far.
 #[derive(Clone)]
 enum HeardOf {
-    /// Nothing, and nobody asked.
+    /// The node was not asked.
     NotAsked,
     Silence,
     Vote,
     Fault(NodeFault),
 }
 
-/// Why a wait ended.
+/// The reason why a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Woken {
     Decided,
@@ -70,17 +69,17 @@ pub(crate) enum Woken {
     Closed,
 }
 
-/// What can end a wait early, besides the verdict.
+/// The events that can end a wait early, besides the verdict.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Interrupts<'a> {
-    /// The caller's own; a message or the end of its sender cancels.
+    /// The caller's own channel; a message or the end of its sender cancels.
     pub(crate) cancel: &'a Receiver<()>,
     /// Ends when the client is closed.
     pub(crate) closed: &'a Receiver<()>,
 }
 
 impl Interrupts<'_> {
-    /// What has happened already.
+    /// Returns the event that has happened already, or `TimeUp`.
     pub(crate) fn poll(&self) -> Woken {
         if self.closed.try_recv() != Err(TryRecvError::Empty) {
             Woken::Closed
@@ -91,8 +90,8 @@ impl Interrupts<'_> {
         }
     }
 
-    /// Blocks until the state is `ready`, which is looked at whenever `changed` is notified, or until something happens. It
-    /// is for waits that are short as a rule: see [`FIRST_CHECK`].
+    /// Blocks until the state is `ready`, or until the wait is interrupted. `ready` is called whenever `changed` is
+    /// notified. For waits that are usually short: see [`FIRST_CHECK`].
     pub(crate) fn wait_until<T>(
         &self,
         changed: &Condvar,
@@ -115,7 +114,7 @@ impl Interrupts<'_> {
         }
     }
 
-    /// Drives connections until it is `ready`, or until something happens. `None`: there is nothing more to drive.
+    /// Drives connections until `ready`, or until the wait is interrupted. `None`: there is nothing more to drive.
     pub(crate) fn drive_until(
         &self,
         driven: &mut Driven<'_>,
@@ -143,7 +142,7 @@ impl Interrupts<'_> {
         }
     }
 
-    /// Blocks until `until`, or until something happens.
+    /// Blocks until the verdict, until the wait is interrupted, or at most until `until`.
     pub(crate) fn wait(&self, verdict: &Receiver<()>, until: Time) -> Woken {
         while let Some(slice) = clock::slice(until) {
             select! {
@@ -179,12 +178,12 @@ impl<B: Ballot + 'static> FanOut<B> {
         self.ask_each(nodes, |_| ask.clone());
     }
 
-    /// Asks all nodes, each one something of its own.
+    /// Asks all nodes, each with a request of its own.
     pub(crate) fn ask_each(self: &Arc<Self>, nodes: &[Node], ask: impl Fn(&Node) -> Ask) {
         self.ask_some(nodes, Delivery::AtOnce, |_, node| Some(ask(node)));
     }
 
-    /// The same; the caller drives the nodes' connections itself, if nobody else uses them.
+    /// Asks all nodes; the caller drives the nodes' connections itself, if nobody else uses them.
     #[must_use]
     pub(crate) fn ask_driving<'a>(
         self: &Arc<Self>,
@@ -222,7 +221,7 @@ impl<B: Ballot + 'static> FanOut<B> {
         }
     }
 
-    /// `nodes` are about to be asked.
+    /// Notes that `nodes` are about to be asked.
     pub(crate) fn expect(&self, nodes: impl IntoIterator<Item = usize>) {
         let mut state = self.state.lock();
         nodes.into_iter().for_each(|node| state.heard[node] = HeardOf::Silence);
@@ -233,7 +232,7 @@ impl<B: Ballot + 'static> FanOut<B> {
         self.wait_driving(&mut None, until, interrupts)
     }
 
-    /// The same, for a caller that drives those connections itself.
+    /// Waits for the verdict like [`wait`](Self::wait), for a caller that drives those connections itself.
     pub(crate) fn wait_driving(
         &self,
         driven: &mut Option<Driven<'_>>,
@@ -243,7 +242,7 @@ impl<B: Ballot + 'static> FanOut<B> {
         self.wait_until(driven, until, interrupts, |state| state.told)
     }
 
-    /// Waits until a further answer has come since the last look, at most until `until`.
+    /// Waits until a further answer has come since the last check, at most until `until`.
     pub(crate) fn wait_for_answer(
         &self,
         driven: &mut Option<Driven<'_>>,
@@ -256,7 +255,7 @@ impl<B: Ballot + 'static> FanOut<B> {
         })
     }
 
-    /// Waits until that is so; on connections that the caller drives itself, as far as that goes.
+    /// Waits until the condition is true, on connections that the caller drives itself as far as possible.
     fn wait_until(
         &self,
         driven: &mut Option<Driven<'_>>,
@@ -274,7 +273,7 @@ impl<B: Ballot + 'static> FanOut<B> {
         interrupts.wait_until(&self.heard, &mut self.state.lock(), until, ready)
     }
 
-    /// Has a ballot that was decided go on, if it wants to; the next verdict is told anew.
+    /// Reopens a decided ballot, if it wants that. The next verdict wakes the caller again.
     pub(crate) fn reopen(&self, reopened: impl FnOnce(&mut B) -> bool) -> bool {
         let mut state = self.state.lock();
         let goes_on = reopened(&mut state.ballot);
@@ -283,14 +282,14 @@ impl<B: Ballot + 'static> FanOut<B> {
         goes_on
     }
 
-    /// Waits until the ballot is decided, at most until `until`, whatever else happens.
+    /// Waits for the verdict, at most until `until`, and is not interrupted.
     pub(crate) fn wait_uninterrupted(&self, driven: &mut Option<Driven<'_>>, until: Time) {
         let never = crossbeam_channel::never();
         self.wait_driving(driven, until, Interrupts { cancel: &never, closed: &never });
     }
 
-    /// The fault of each node that was asked and has given no usable answer so far. One whose time is not over has not answered
-    /// yet.
+    /// Returns the fault of each node that was asked and has given no usable answer so far. A node whose time is not over
+    /// counts as not having answered yet.
     pub(crate) fn faults_so_far(&self, nodes: &[Node], answer_by: Time) -> Vec<NodeFault> {
         let (mut faults, waited) =
             (self.faults(nodes, answer_by), clock::now().since(self.started));
@@ -305,8 +304,8 @@ impl<B: Ballot + 'static> FanOut<B> {
         faults
     }
 
-    /// What was wrong with each node that was asked and gave no usable answer so far, out of the time
-    /// until `answer_by`.
+    /// Returns the fault of each node that was asked and has given no usable answer so far. The time for answers ends at
+    /// `answer_by`.
     pub(crate) fn faults(&self, nodes: &[Node], answer_by: Time) -> Vec<NodeFault> {
         let now = clock::now();
         let (waited, late) = (now.since(self.started), answer_by <= now);

@@ -1,7 +1,7 @@
-//! When names that are not used any more are forgotten.
+//! The time at which unused names are forgotten.
 //!
-//! Each collection that a client keeps by name says in its `tidy` for how long an entry is of use. All of them are looked
-//! through together: [`Coordinator::start`](super::coordinator::Coordinator::start) has the list.
+//! Each collection that a client keeps by name decides in its `tidy` for how long an entry is of use. All collections are
+//! tidied together: [`Coordinator::start`](super::coordinator::Coordinator::start) has the list.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,31 +11,30 @@ use parking_lot::Mutex;
 
 use crate::core::base::Time;
 
-/// The time between two looks while anything is kept. A name is forgotten so much later than it could be.
+/// The time between two tidyings while anything is kept, and so the longest delay in forgetting a name.
 const EVERY: Duration = Duration::from_secs(5);
 
-/// Forgets what is of no use any more, and returns whether anything is left.
+/// Forgets entries that are no longer of use, and returns true if any are left.
 type Tidy = Box<dyn Fn(Time) -> bool + Send + Sync>;
 
-/// The entries that one client keeps by name, and when to look through them next. Without entries they are never
-/// looked through.
+/// The entries that one client keeps by name, and the time of the next tidying. Without entries there is none.
 #[derive(Default)]
 pub(super) struct Tidying {
     tidy: OnceLock<Tidy>,
-    /// Something may be kept.
+    /// True if something may be kept.
     wanted: AtomicBool,
     due: Mutex<Option<Time>>,
 }
 
 impl Tidying {
-    /// Sets the entries that are looked through. The second call changes nothing.
+    /// Sets the entries that are tidied. A second call changes nothing.
     pub(super) fn tidies(&self, tidy: impl Fn(Time) -> bool + Send + Sync + 'static) {
         let _ = self.tidy.set(Box::new(tidy));
     }
 
-    /// Something is kept of a name. Returns when to tidy, if that is news.
+    /// Something is kept of a name. Returns the time of the next tidying if that was not set yet.
     pub(super) fn name_used(&self, now: impl FnOnce() -> Time) -> Option<Time> {
-        // Each call of a lock comes here, and nearly always no further.
+        // Each call of a lock gets to this line, and nearly always no further.
         if self.wanted.load(Ordering::Relaxed) || self.wanted.swap(true, Ordering::AcqRel) {
             return None;
         }
@@ -44,17 +43,17 @@ impl Tidying {
         Some(due)
     }
 
-    /// When to tidy next; `None` while nothing is kept.
+    /// Returns the time of the next tidying; `None` while nothing is kept.
     pub(super) fn due(&self) -> Option<Time> {
         *self.due.lock()
     }
 
-    /// Tidies if that is due, and returns whether it was.
+    /// Tidies if that is due, and returns true if it was.
     pub(super) fn tidy(&self, now: Time) -> bool {
         if self.due.lock().take_if(|due| *due <= now).is_none() {
             return false;
         }
-        // Before the look: what is kept from here on is wanted anew.
+        // Before the tidying: a name that is used from here on sets it again.
         self.wanted.store(false, Ordering::Release);
         if self.tidy.get().is_some_and(|tidy| tidy(now)) {
             self.name_used(|| now);
@@ -92,7 +91,7 @@ mod tests {
         assert_eq!(tidying.name_used(|| at(200)), Some(at(205)));
     }
 
-    /// A name that is used while the others are looked through may have been overlooked.
+    /// A name that is used during a tidying may have been overlooked.
     #[test]
     fn a_name_that_is_used_meanwhile_is_looked_at_later() {
         let tidying = Arc::new(Tidying::default());

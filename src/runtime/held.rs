@@ -1,4 +1,4 @@
-//! A lock that is held: what its holders' threads and the timer do to it, as [`HeldLock`] decides.
+//! A lock that is held: the actions of its holders' threads and of the timer, as [`HeldLock`] decides.
 
 use std::ops::ControlFlow;
 use std::slice;
@@ -31,28 +31,28 @@ mod asked;
 mod ending;
 mod told;
 
-/// The machine of the lock, and who holds it now.
+/// The machine of the lock, and its present holders.
 struct HeldState {
     lock: HeldLock<Arc<FanOut<Attempt>>, Arc<FanOut<Extension>>>,
-    /// Of the holders that the machine has; when the lock has ended, of those that were left.
+    /// The present holders of the machine's lock; once the lock has ended, the holders that were left.
     hold_states: Vec<Arc<HoldState>>,
     /// The faults of the last renewal that was not confirmed.
     faults: Vec<NodeFault>,
 }
 
-/// A renewal, or an extension by a holder, on its way.
+/// A renewal, or an extension by a holder, under way.
 pub(crate) type Prolonging = Prolong<Arc<FanOut<Extension>>>;
 
-/// Which thread carries an extension on.
+/// The thread that carries an extension on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Carrier {
     /// The timer, which renews many locks, and must not block.
     Timer,
-    /// A holder that asks for it, and waits.
+    /// A holder that asks for the extension, and waits.
     Holder,
 }
 
-/// What an extension waits for, until then at most.
+/// The event for which an extension waits, and the end of that wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Awaited {
     Verdict(Time),
@@ -70,40 +70,40 @@ impl Awaited {
 /// A lock that was granted, until it is given back or lost.
 pub(crate) struct Held {
     claim: Claim,
-    /// Locked while an extension is queued, while the lock is handed over or joined, and while it is ended.
+    /// Locked while an extension is queued, while the lock is handed over or joined, and while the lock is ended.
     state: Mutex<HeldState>,
     /// The threads of this process that want the lock as well.
     local_waiters: Arc<dyn LocalWaiters>,
     timetable: Arc<Timetable<Self>>,
-    /// The place in the timetable.
+    /// The entry in the timetable.
     entry: Mutex<Option<Entry>>,
-    /// Present once a holder wants to hear of requests to release the lock.
+    /// Present once a holder wants to receive requests to release the lock.
     listens: OnceLock<Listening>,
 }
 
-/// The threads of this process that want a lock as well: what a lock that is held needs of them.
+/// The threads of this process that also want a lock, as far as the held lock needs them.
 pub(crate) trait LocalWaiters: Send + Sync {
-    /// The holder gives `held` back. Returns whether it was handed to the next of them.
+    /// The holder gives `held` back. Returns true if it was handed to the next of these threads.
     fn hand_over(&self, held: &Arc<Held>, hold_state: &Arc<HoldState>) -> bool;
 
-    /// The lease, which was that `owner`'s, has been given back to the nodes, or was `lost`.
+    /// The lease of that `owner` has been given back to the nodes, or was `lost`.
     fn gone(&self, owner: &str, lost: bool);
 
-    /// The lease can be handed to none of them any more, for it has been downgraded.
+    /// The lease can no longer be handed to any of these threads, since it has been downgraded.
     fn downgraded(&self);
 
-    /// That thread, which may take the lock again, is about to give one of its guards of that class back.
+    /// That thread, which may take the lock again, is about to give back one of its guards of that class.
     fn left(&self, thread: ThreadNumber, class: HoldClass);
 
     /// That thread has turned one of its exclusive guards into a shared one.
     fn guard_downgraded(&self, thread: ThreadNumber);
 
-    /// A node has told so many `others` of the lock's release, in other processes.
+    /// A node has told that many `others` in other processes about the lock's release.
     fn heard(&self, others: u32);
 }
 
 impl Held {
-    /// The claim was granted. [`enter`](Self::enter) is still to be called.
+    /// The claim was granted. The caller has to call [`enter`](Self::enter) after this.
     pub(crate) fn granted(
         mut claim: Claim,
         grant: Grant,
@@ -138,7 +138,7 @@ impl Held {
         &self.claim
     }
 
-    /// The machine. Its lease is over, if this computer was suspended since the lock was asked for.
+    /// Returns the machine. If this computer was suspended since the request for the lock, the lease is over.
     fn state(&self) -> MutexGuard<'_, HeldState> {
         let mut state = self.state.lock();
         if self.claim.suspensions() != self.claim.state().set().suspensions() {
@@ -147,7 +147,7 @@ impl Held {
         state
     }
 
-    /// What the lock rests on.
+    /// Returns the basis of the lock: the nodes that back it.
     pub(crate) fn basis(&self) -> Basis {
         self.state().lock.basis()
     }
@@ -164,17 +164,17 @@ impl Held {
         self.state().lock.ends_by_max_hold()
     }
 
-    /// Until when it is certainly ours, as far as is known now; `None` if it is not.
+    /// Returns the end of its validity, as far as is known now; `None` if it is not certainly ours.
     pub(crate) fn held_until(&self, now: Time) -> Option<Time> {
         self.state().lock.held_until(now)
     }
 
-    /// The same for those who want one like it: see [`HeldLock::in_queue_until`].
+    /// Returns the same for callers that want a lease like this one: see [`HeldLock::in_queue_until`].
     pub(crate) fn in_queue_until(&self, now: Time) -> Option<Time> {
         self.state().lock.in_queue_until(now)
     }
 
-    /// Has the keys live for `ttl` from now on at least, and the lease with them.
+    /// Extends the keys, and the lease with them, to at least `ttl` from now.
     pub(crate) fn extend(self: &Arc<Self>, ttl: Duration) -> Result<(), Error> {
         self.claim.state().settings().check_ttl(ttl)?;
         self.check()?;
@@ -195,12 +195,12 @@ impl Held {
         Err(Error::new(ErrorKind::NoQuorum, message).with_faults(faults))
     }
 
-    /// The timer has taken the lock out of its timetable. Returns what is to be done about it now: see [`HeldLock::take_up`].
+    /// The timer has taken the lock out of its timetable. Returns the action that is due now: see [`HeldLock::take_up`].
     pub(crate) fn taken_up(&self) -> Due {
         self.state().lock.take_up(clock::now())
     }
 
-    /// A renewal that the timer carries on from here. `None`: it is not due any more.
+    /// Returns a renewal for the timer to carry on. `None`: it is no longer due.
     pub(crate) fn renewal(&self) -> Option<Prolonging> {
         let nodes = self.claim.state().nodes();
         let up = nodes.iter().filter(|node| node.fault().is_none()).count();
@@ -208,7 +208,7 @@ impl Held {
         is_due.then(|| Prolong::renewal(up))
     }
 
-    /// The timer has made the renewal, or does not make it. Has the lock looked at when it is due again.
+    /// The timer has finished the renewal, or does not make it. The lock is checked again at its next due time.
     pub(crate) fn renewal_is_over(self: &Arc<Self>, renewal: Option<(&Prolonging, Prolonged)>) {
         let (is_news, faults) = match renewal {
             Some((renewal, Prolonged::Unconfirmed { is_news })) => (is_news, self.faults(renewal)),
@@ -217,7 +217,7 @@ impl Held {
         };
         let mut state = self.state();
         state.lock.renewal_is_over();
-        // Those of a lock that is lost are still to be told.
+        // The faults of a lost lock have still to be reported.
         let is_confirmed = renewal.is_some() && state.lock.held_until(clock::now()).is_some();
         if !faults.is_empty() || is_confirmed {
             state.faults.clone_from(&faults);
@@ -232,7 +232,7 @@ impl Held {
         self.tell_risk();
     }
 
-    /// Carries the holder's extension. Also returns what was wrong with which node, where it was not confirmed.
+    /// Carries the holder's extension on to its end. If it was not confirmed, also returns the faults of the nodes.
     fn prolong(self: &Arc<Self>, mut extension: Prolonging) -> (Prolonged, Vec<NodeFault>) {
         loop {
             match (self.carry_on(&mut extension, Carrier::Holder), extension.round()) {
@@ -269,7 +269,7 @@ impl Held {
                         Carrier::Timer => Delivery::WithOthers,
                         Carrier::Holder => Delivery::AtOnce,
                     };
-                    // With the mutex held: behind a release, nothing must set the key again.
+                    // With the mutex held: after a release, no extension must set the key again.
                     self.claim.extend(&round, &request, delivery);
                     if state.lock.hears_asks() {
                         drop(state);
@@ -295,7 +295,7 @@ impl Held {
         }
     }
 
-    /// What was wrong with which node in the round that decided.
+    /// Returns the faults of the nodes in the deciding round.
     fn faults(&self, prolong: &Prolonging) -> Vec<NodeFault> {
         prolong.round().map(|round| self.faults_of(round)).unwrap_or_default()
     }
@@ -305,12 +305,12 @@ impl Held {
         round.faults_so_far(self.claim.state().nodes(), answer_by)
     }
 
-    /// The faults of the nodes that are known to be down.
+    /// Returns the faults of the nodes that are known to be down.
     fn known_faults(&self) -> Vec<NodeFault> {
         self.claim.state().nodes().iter().filter_map(Node::fault).collect()
     }
 
-    /// Has the timer look at the lease when something is due: see [`HeldLock::look_at`].
+    /// Enters the lock in the timetable for its next due time: see [`HeldLock::look_at`].
     pub(crate) fn enter(self: &Arc<Self>) {
         let mut entry = self.entry.lock();
         let now = clock::now();
@@ -323,13 +323,13 @@ impl Held {
         }
     }
 
-    /// The timetable has come to this lock, and has taken `entry` out. Whether to look at it: not if it
-    /// has ended, or has been entered anew meanwhile.
+    /// The timetable has reached this lock, and has taken `entry` out. Returns true if the lock is to be checked: not if it
+    /// has ended, or has been entered again meanwhile.
     pub(crate) fn taken_out(&self, entry: Entry) -> bool {
         self.entry.lock().take_if(|current| *current == entry).is_some()
     }
 
-    /// The lease has changed, so something may be due at another time.
+    /// The lease has changed, so its next due time may be different.
     fn check_again(self: &Arc<Self>) {
         if self.entry.lock().is_some() {
             self.enter();
@@ -337,21 +337,21 @@ impl Held {
     }
 }
 
-/// How it changes hands, and how it ends.
+/// Hand-over and end of the lock.
 impl Held {
-    /// The lease is over: its holders get their messages. Returns what is left to do, which
+    /// Ends the lease and sends its holders their messages. Returns the rest of the work, which
     /// [`clear_away`](Self::clear_away) does; `None` if the lock had ended before.
     pub(crate) fn lose(self: &Arc<Self>) -> Option<Ending<'static>> {
         let mut ending = Ending::new(GiveBack::lost(), None);
         self.carry_out(&mut ending).is_none().then_some(ending)
     }
 
-    /// Gives back what the lost lock has left on the nodes.
+    /// Releases the keys that the lost lock has left on the nodes.
     pub(crate) fn clear_away(self: &Arc<Self>, mut ending: Ending<'_>) {
         self.carry_out(&mut ending);
     }
 
-    /// That thread, which may take the lock again, is about to give one of its guards of that class back.
+    /// That thread, which may take the lock again, is about to give back one of its guards of that class.
     pub(crate) fn left(&self, thread: ThreadNumber, class: HoldClass) {
         self.local_waiters.left(thread, class);
     }
@@ -377,7 +377,7 @@ impl Held {
         self.carry_out(&mut Ending::new(dropped, Some(hold_state)));
     }
 
-    /// The holder gives the lock back, and hears whether it was ours until then.
+    /// The holder gives the lock back, and learns whether it was ours until then.
     pub(crate) fn give_back_and_wait(
         self: &Arc<Self>,
         hold_state: &Arc<HoldState>,
@@ -397,8 +397,8 @@ impl Held {
         }
     }
 
-    /// Does what the machine says. Returns what came of it; `None`: callbacks about a loss are to be called before it goes
-    /// on.
+    /// Carries out the machine's decisions. Returns the result. `None`: the callbacks about a loss have to be called before
+    /// it continues.
     #[allow(clippy::significant_drop_tightening, reason = "they are let go with the last answer")]
     fn carry_out(self: &Arc<Self>, ending: &mut Ending<'_>) -> Option<GivenBack> {
         // The nodes' connections, while the holder drives them itself.
@@ -453,7 +453,7 @@ impl Held {
         }
     }
 
-    /// A holder leaves the lock, or it is lost. If that ends it, nothing is due any more.
+    /// A holder leaves the lock, or the lock is lost. If that ends the lock, nothing is due any more.
     fn leave(&self, ending: &mut Ending<'_>) {
         let mut state = self.state();
         let ended = ending.machine.leave(&mut state.lock, clock::now());
@@ -487,8 +487,8 @@ impl Held {
         None
     }
 
-    /// The lock passes from its holder to the waiter that is chosen for its lease, with its sequence number;
-    /// renewal goes on. `None`: to nobody.
+    /// The lock passes from its holder to the waiter that is chosen for its lease, with its sequence number; renewal goes
+    /// on. `None`: it passes to nobody.
     pub(crate) fn pass_on(
         self: &Arc<Self>,
         hold_state: &Arc<HoldState>,
@@ -502,8 +502,8 @@ impl Held {
         Some((ticket, next))
     }
 
-    /// A caller of this process wants the lock on `terms`, beside its present holders, under that sequence number.
-    /// `None`: it cannot have it so.
+    /// A caller of this process wants the lock on `terms`, together with its present holders, under that sequence number.
+    /// `None`: the caller cannot have the lock on these terms.
     pub(crate) fn join(&self, terms: Terms, sequence: u64, now: Time) -> Option<Arc<HoldState>> {
         let mut state = self.state();
         if !state.lock.join(terms, sequence, now) {
@@ -534,7 +534,7 @@ impl Held {
         Ok(hold_state)
     }
 
-    /// Hears whether somebody elsewhere is told of the release.
+    /// Returns a sink that passes on the number of waiters in other processes that are told about the release.
     fn contention_sink(&self, inner: Option<Arc<dyn Sink>>) -> Arc<dyn Sink> {
         let local_waiters = self.local_waiters.clone();
         Arc::new(ContentionSink {

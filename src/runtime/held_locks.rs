@@ -1,4 +1,4 @@
-//! The locks that are held: the nodes are scanned for names, and then asked who holds them.
+//! The locks that are held: the nodes are scanned for names, and then asked for the holders of these.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,17 +20,17 @@ use crate::runtime::fan_out::{Delivery, FanOut, Interrupts, Woken};
 
 static NAMES: Script = Script::new(include_str!("../../lua/node/names.lua"));
 
-/// How many names the nodes are asked for at a time: their mailboxes have room for other calls beside them.
+/// Number of names in one request to the nodes: their mailboxes also have room for other calls.
 const AT_A_TIME: usize = 64;
 
-/// Asks a node for the next keys that match.
+/// Returns the request to a node for the next matching keys.
 pub(crate) fn names_request(cursor: &str, pattern: &[u8]) -> Request {
     Request::new(&NAMES, 0, &[Part::Bytes(cursor.as_bytes()), Part::Bytes(pattern)])
 }
 
-/// What the nodes are scanned for.
+/// The limits of a scan.
 pub(crate) struct ScanWanted<'a> {
-    /// What the names are like.
+    /// The pattern of the names.
     pub(crate) pattern: &'a [u8],
     /// The most names.
     pub(crate) most: usize,
@@ -38,14 +38,14 @@ pub(crate) struct ScanWanted<'a> {
     pub(crate) within: Duration,
 }
 
-/// What a scan has found.
+/// The result of a scan.
 struct Found {
     names: BTreeSet<Name>,
     incomplete: Vec<Incomplete>,
     faults: Vec<NodeFault>,
 }
 
-/// Says which locks are held.
+/// Returns the locks that are held.
 pub(crate) fn held_locks(
     client: &ClientState,
     wanted: &ScanWanted<'_>,
@@ -67,7 +67,7 @@ pub(crate) fn held_locks(
     Ok(HeldLocks { names: held, incomplete, faults })
 }
 
-/// Scans all nodes for names. An error, if too few can be scanned.
+/// Scans all nodes for names. Returns an error if too few can be scanned.
 fn scan(client: &ClientState, wanted: &ScanWanted<'_>) -> Result<Found, Error> {
     let Scanned { scan, names, mut faults } = scan_nodes(client, wanted)?;
     if let Some(faults) = client.set().conflict() {
@@ -99,7 +99,7 @@ fn scan(client: &ClientState, wanted: &ScanWanted<'_>) -> Result<Found, Error> {
     Ok(Found { names, incomplete: incomplete.collect(), faults })
 }
 
-/// The answers of the nodes, as far as their scans have come.
+/// The answers of the nodes, up to the present point of their scans.
 pub(crate) struct Scanned {
     pub(crate) scan: Scan,
     pub(crate) names: BTreeSet<Name>,
@@ -118,7 +118,7 @@ pub(crate) fn scan_nodes(client: &ClientState, wanted: &ScanWanted<'_>) -> Resul
     loop {
         let keys = step(client, &mut scan, &pattern, &mut faults)?;
         names.extend(keys.into_iter().filter_map(name));
-        // One name more than wanted says that there are more.
+        // One name more than wanted shows that there are more.
         if scan.is_over() || names.len() > wanted.most || until <= clock::now() {
             break;
         }
@@ -126,7 +126,7 @@ pub(crate) fn scan_nodes(client: &ClientState, wanted: &ScanWanted<'_>) -> Resul
     Ok(Scanned { scan, names, faults })
 }
 
-/// Makes one step of the scan, and returns the keys that were named. What is wrong with a node that fails is added to
+/// Makes one step of the scan, and returns the keys that nodes have named. The faults of nodes that fail are added to
 /// `faults`.
 fn step(
     client: &ClientState,
@@ -150,7 +150,7 @@ fn step(
     let silent = (0..votes.len()).filter(|i| scan.cursor(*i).is_some() && votes[*i].is_none());
     faults.extend(silent.map(|i| {
         let node = &client.names()[i];
-        // An answer that has come meanwhile is too late, too.
+        // An answer that has come meanwhile is also too late.
         let fault = told.iter().find(|fault| fault.node() == &**node).cloned();
         fault.unwrap_or_else(|| NodeFault::new(node, "no answer in time"))
     }));

@@ -1,4 +1,4 @@
-//! One holder's time with a lock: what its guard owns.
+//! One holder's time with a lock: the value that its guard owns.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -9,15 +9,15 @@ use crate::process::ThreadNumber;
 use crate::runtime::held::Held;
 use crate::runtime::holder::HoldState;
 
-/// The right of one holder to a lock that is held. Dropping it gives the lock back, to the next local
-/// waiter or to the nodes, and never waits on the network. If others hold it as well, they go on.
+/// The right of one holder to a held lock. Dropping it gives the lock back, to the next local waiter or to the nodes, and
+/// never waits on the network. Other holders of the lock keep it.
 pub(crate) struct Hold {
     held: Arc<Held>,
     hold_state: Arc<HoldState>,
-    /// The holder's thread, if that may take the lock again and has not begun to give this hold back; and as what it counts
-    /// there.
+    /// The holder's thread and the class in which it counts there. `None` if that thread may not take the lock again, or has
+    /// begun to give this hold back.
     thread: Option<(ThreadNumber, HoldClass)>,
-    /// The drop has nothing left to do.
+    /// True if the drop has nothing left to do.
     is_given_back: bool,
 }
 
@@ -26,13 +26,13 @@ impl Hold {
         Self { held, hold_state, thread: None, is_given_back: false }
     }
 
-    /// The same, which counts as one of the guards of that class that the thread has.
+    /// The same hold, which counts as one of the thread's guards of that class.
     pub(crate) fn of_thread(mut self, thread: ThreadNumber, class: HoldClass) -> Self {
         self.thread = Some((thread, class));
         self
     }
 
-    /// The holder shares the lock from now on, which it has for itself alone. That waits for nothing.
+    /// Turns the hold from exclusive into shared. Waits for nothing.
     pub(crate) fn downgrade(mut self) -> Self {
         if let Some((thread, class)) = &mut self.thread {
             *class = HoldClass::Shared;
@@ -41,8 +41,8 @@ impl Hold {
         self
     }
 
-    /// The thread may take the lock again only by its other holds from here on. This comes first: what is called while
-    /// the hold is given back may ask for the lock, and must not get a lease that is about to go.
+    /// From here on the thread may take the lock again only by its other holds. This comes first: code that is called while
+    /// the hold is given back may ask for the lock, and must not get a lease that is about to end.
     fn is_leaving(&mut self) {
         if let Some((thread, class)) = self.thread.take() {
             self.held.left(thread, class);
@@ -58,12 +58,12 @@ impl Hold {
         &self.held
     }
 
-    /// Gives the lock back and waits until that is certain, which it is at once where the lock is
-    /// handed to a local waiter, or others hold it.
+    /// Gives the lock back and waits until that is certain. It is certain at once if the lock is handed to a local waiter,
+    /// or has other holders.
     pub(crate) fn give_back_and_wait(mut self) -> Result<(), Error> {
         self.is_leaving();
         let result = self.held.give_back_and_wait(&self.hold_state);
-        // Not before: if a subscriber of an event panics, the drop gives back what is left.
+        // Only now: if a subscriber of an event panics, the drop gives back the rest.
         self.is_given_back = true;
         result
     }
@@ -80,7 +80,7 @@ impl Deref for Hold {
 impl Drop for Hold {
     fn drop(&mut self) {
         if !self.held.claim().state().process.is_this() {
-            // The parent holds it. What it owns is never dropped here: that would come back to locks.
+            // The parent holds the lock. Its values are never dropped here: that would call locks again.
             std::mem::forget((self.held.clone(), self.hold_state.clone()));
             return;
         }

@@ -1,5 +1,5 @@
-//! The record that a lock keeps of each present holder, and the messages to that holder: that the lock is at risk, that somebody
-//! asks for its release, and that it is lost.
+//! The record that a lock keeps of each present holder, and the messages to that holder: that the lock is at risk, that
+//! somebody asks for its release, and that it is lost.
 
 use std::sync::{Arc, OnceLock};
 
@@ -24,12 +24,12 @@ type LossCallback = Box<dyn FnOnce(LossReason) + Send>;
 pub(crate) struct Notice {
     state: Mutex<LossNotice<Open>>,
     lost: Receiver<LossReason>,
-    /// Made for the first calls that ask for them.
+    /// Created by the first calls that ask for them.
     at_risk: OnceLock<Receiver<Risk>>,
     asked: OnceLock<Receiver<ReleaseRequest>>,
 }
 
-/// How the holder is told.
+/// The channels and callbacks of a holder.
 pub(crate) struct Open {
     lost: Sender<LossReason>,
     callbacks: Vec<LossCallback>,
@@ -38,7 +38,7 @@ pub(crate) struct Open {
 }
 
 impl Open {
-    /// No further messages come but that of a loss. Returns what is to be dropped outside the notice's mutex.
+    /// Ends all messages except that of a loss. Returns the values to drop outside the notice's mutex.
     fn end_messages(&mut self) -> Vec<Call> {
         let risk = self.risk.take().map(|risk| risk.end()).filter(|ended| !ended.is_empty());
         let requests = self.requests.take().map(|it| it.end()).filter(|ended| !ended.is_empty());
@@ -48,7 +48,7 @@ impl Open {
     }
 }
 
-/// A sort of message, with its place in a notice.
+/// A type of message, with its place in a notice.
 pub(crate) trait Placed: Message {
     fn latest(open: &mut Open) -> &mut Latest<Self>;
 
@@ -83,12 +83,12 @@ impl Notice {
         Self { state: Mutex::new(LossNotice::Open(open)), lost, at_risk, asked }
     }
 
-    /// Gets the one message; ends without one when the lock is given back.
+    /// Returns the channel of the one message. It ends without a message when the lock is given back.
     pub(crate) fn receiver(&self) -> &Receiver<LossReason> {
         &self.lost
     }
 
-    /// Has `callback` called on the loss; at once, on this thread, if that has happened.
+    /// Calls `callback` on the loss, or at once on this thread if the lock is already lost.
     pub(crate) fn call(&self, callback: LossCallback) {
         let reason = match &mut *self.state.lock() {
             LossNotice::Open(open) => {
@@ -101,12 +101,11 @@ impl Notice {
         callback(reason);
     }
 
-    /// The lock is lost: sends the message, and hands out what is to be called; `None` if it was told
-    /// before, or given back. Nothing is called here, since a callback may block, panic, or come back to
-    /// this very lock.
+    /// Sends the message that the lock is lost, and returns the callbacks to call. `None` if the loss was reported before,
+    /// or the lock was given back. Nothing is called here, since a callback may block, panic, or call this lock again.
     pub(crate) fn lost(&self, reason: LossReason) -> Option<Callbacks> {
         let mut open = self.state.lock().lost(reason)?;
-        // First, so that a holder that hears of the loss finds no warning behind it.
+        // First, so that a holder that receives the loss finds no warning after it.
         let ended = open.end_messages();
         let Open { lost, callbacks, .. } = open;
         // There is room for the one message.
@@ -115,7 +114,7 @@ impl Notice {
             .into_iter()
             .map(|callback| Box::new(move || callback(reason)) as Call)
             .collect();
-        // Not on this thread, which may be the timer: what they own may block when it is dropped.
+        // Not on this thread, which may be the timer: the values that the callbacks own may block when dropped.
         calls.extend(ended);
         Some(Callbacks::new(calls))
     }
@@ -129,7 +128,7 @@ impl Notice {
         }
     }
 
-    /// Gets the latest message of that sort; ends when the lock is lost or given back.
+    /// Returns the channel of the latest message of that type. It ends when the lock is lost or given back.
     pub(crate) fn messages<M: Placed>(&self) -> &Receiver<M> {
         M::receiver(self).get_or_init(|| match &mut *self.state.lock() {
             LossNotice::Open(open) => M::latest(open).receiver(),
@@ -137,21 +136,21 @@ impl Notice {
         })
     }
 
-    /// Has `callback` called with each message of that sort. Returns what is to be called now.
+    /// Calls `callback` with each message of that type. Returns the callbacks to call now.
     pub(crate) fn call_with<M: Placed>(&self, callback: Callback<M>) -> Option<Callbacks> {
         let mut state = self.state.lock();
         match &mut *state {
             LossNotice::Open(open) => M::latest(open).call(callback),
             LossNotice::Lost(_) | LossNotice::GivenBack => {
                 drop(state);
-                // Outside the mutex: what it owns may come back here when it is dropped.
+                // Outside the mutex: a value that the callback owns may call this lock when dropped.
                 drop(callback);
                 None
             }
         }
     }
 
-    /// There is news of that sort. Returns what is to be called; nothing is called here.
+    /// Sends news of that type. Returns the callbacks to call; nothing is called here.
     pub(crate) fn tell<M: Placed>(&self, message: &M) -> Option<Callbacks> {
         match &mut *self.state.lock() {
             LossNotice::Open(open) => M::latest(open).tell(message),
@@ -159,15 +158,15 @@ impl Notice {
         }
     }
 
-    /// The lock was given back: there will be no message.
+    /// The lock was given back: no message will come.
     pub(crate) fn given_back(&self) {
         let before = self.state.lock().given_back();
-        // Outside the mutex: what a callback owns may come back here when it is dropped.
+        // Outside the mutex: a value that a callback owns may call this lock when dropped.
         before.into_iter().for_each(|mut open| drop(open.end_messages()));
     }
 }
 
-/// Channels that have ended, for a child by fork: the senders of the others' may be locked there.
+/// Channels that have ended, for a forked child: the senders of the other channels may be locked there.
 pub(crate) struct Ended {
     pub(crate) lost: Receiver<LossReason>,
     pub(crate) at_risk: Receiver<Risk>,
@@ -176,18 +175,18 @@ pub(crate) struct Ended {
 
 static ENDED: OnceLock<Ended> = OnceLock::new();
 
-/// To be called before there is any lock. Returns the channels that have ended.
+/// Returns the channels that have ended. The first call must come before there is any lock.
 pub(crate) fn ended() -> &'static Ended {
     ENDED.get_or_init(|| Ended { lost: bounded(1).1, at_risk: bounded(1).1, asked: bounded(1).1 })
 }
 
-/// The record that a lock keeps of a present holder, and gives to nobody else.
+/// The record that a lock keeps of a present holder, and shares with no other holder.
 pub(crate) struct HoldState {
     pub(crate) notice: Notice,
     /// `None` without fencing.
     pub(crate) token: Option<FencingToken>,
-    /// How many had the lock before that holder got it: they were handed it, or have joined it. A hold of a lock that was
-    /// taken again has a number of its own.
+    /// Number of holders that had the lock before this one got it by hand-over or joining. A hold of a lock that was taken
+    /// again has a number of its own.
     pub(crate) sequence: u64,
 }
 

@@ -1,4 +1,4 @@
-//! The threads: they carry events into the machines of `core/`, and do what these say.
+//! The threads: they carry events into the machines of `core/`, and do what these decide.
 
 pub(crate) mod administration;
 pub(crate) mod admit;

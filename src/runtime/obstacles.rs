@@ -1,4 +1,4 @@
-//! Obstacles that calls have met: which of them are told, and when.
+//! Obstacles that calls have met: which of them are reported, and when.
 
 use std::collections::HashMap;
 use std::mem::{Discriminant, discriminant};
@@ -14,16 +14,16 @@ use crate::core::vote::PermitsWanted;
 use crate::ident::Names;
 use crate::observe;
 
-/// So many obstacles are remembered; then all of them are told anew.
+/// The most obstacles that are remembered. At more, all are forgotten and reported again.
 const MOST: usize = 1_024;
 
-/// An obstacle is remembered for so long after a call has met it last.
+/// The time for which an obstacle is remembered after a call has met it last.
 const KEPT: Duration = Duration::from_secs(60);
 
-/// Another number of permits is told once calls have met it for so long. In a rolling deployment a short meeting of old and
-/// new processes is no news.
+/// The time for which calls must meet another number of permits before it is reported. A short meeting of old and new
+/// processes in a rolling deployment is no news.
 const LASTING: Duration = Duration::from_secs(10);
-/// So many looks of a waiter ([`POLL`]). An obstacle that no call has met for so long was away.
+/// Number of checks of a waiter ([`POLL`]). An obstacle that no call has met for that long was absent.
 const GAP: u32 = 5;
 
 /// The obstacles that calls of one client have met, by lock.
@@ -37,7 +37,7 @@ struct Met {
 }
 
 impl Obstacles {
-    /// A call for a lock with those names, or so many permits of it (`wanted`), has met that obstacle. It is told once.
+    /// Reports, once, that a call for a lock with those names has met that obstacle; `wanted`: its permits, for a semaphore.
     /// `nodes`: the names of all nodes.
     pub(crate) fn tell(
         &self,
@@ -61,7 +61,7 @@ impl Obstacles {
         }
     }
 
-    /// Forgets the obstacles that no call has met for long, and returns whether any is left.
+    /// Forgets the obstacles that no call has met for long, and returns true if any are left.
     pub(crate) fn tidy(&self, now: Time) -> bool {
         let mut met = self.0.lock();
         met.retain(|_, met| now < met.last.after(KEPT));
@@ -69,7 +69,7 @@ impl Obstacles {
         !met.is_empty()
     }
 
-    /// Notes that a call has met `obstacle`, and returns true if that is to be told.
+    /// Notes that a call has met `obstacle`, and returns true if that is to be reported.
     fn is_due(&self, names: &Names, obstacle: &Obstacle, now: Time) -> bool {
         let lasting = match obstacle {
             Obstacle::EndlessKeys(_) => Duration::ZERO,
@@ -132,7 +132,7 @@ mod tests {
         assert!(!is_due(13) && !is_due(17));
         assert!(obstacles.is_due(&names("n"), &ENDLESS, at(18)), "another obstacle of that lock");
         assert!(is_due(19) && !is_due(20));
-        // It has ended meanwhile.
+        // The obstacle has ended meanwhile.
         assert!(!obstacles.tidy(at(80)));
         assert!(!is_due(90) && !is_due(94) && !is_due(98) && is_due(100));
     }

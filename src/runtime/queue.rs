@@ -1,5 +1,4 @@
-//! Carries the local queues of one client: callers on their threads, and the leases that pass between them or that they
-//! share.
+//! Carries the local queues of one client: callers on their threads, and the leases that they hand over or share.
 
 use std::sync::{Arc, Weak};
 
@@ -26,19 +25,19 @@ use crate::runtime::timetable::Timetable;
 
 /// The local queues of one client.
 ///
-/// Choosing a waiter, and a waiter's leaving, happen under one mutex. A [`Hold`] is never dropped
-/// under it, for that comes back here.
+/// A waiter is chosen, and leaves, under one mutex. A [`Hold`] is never dropped under it, since its drop calls this module.
 pub(crate) struct Queues {
     state: Mutex<LocalQueues<Arc<Key>, QueuedThread, Won>>,
 }
 
-/// Of which lock a queue is, and what is known of the other processes that want it.
+/// The lock of a queue, and the knowledge about other processes that want it.
 ///
-/// A lease passes only to callers of its kind, and each kind has its own rule of which holders exclude each
-/// other. So kinds have queues of their own, also where they share a key on the nodes. Fairness goes by kind,
-/// too: the callers that would take a lock again at once are of the kind that gives it back.
+/// A lease passes only to callers of its kind, and each kind has its own rule for holders that exclude each other. So kinds
+/// have queues of their own, even if they share a key on the nodes. Fairness is counted per kind, too: the callers that
+/// would take a lock again at once are of the kind that gives it back.
 ///
-/// Who wants one permit of a semaphore does not wait behind those who want several: it may hold what these wait for.
+/// A caller that wants one permit of a semaphore does not wait behind those that want several: it may hold a permit that
+/// these wait for.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Key {
     kind: &'static str,
@@ -55,7 +54,7 @@ impl Key {
         Arc::new(Self { kind, names: wanted.names.clone(), permits: wanted.permits })
     }
 
-    /// By which the holds of threads are counted, for a caller whose queue is `queue`.
+    /// Returns the key by which the holds of threads are counted, for a caller whose queue is `queue`.
     fn of_group(wanted: &Wanted, queue: &Arc<Self>) -> Arc<Self> {
         let kind = wanted.kind.group;
         match kind == queue.kind {
@@ -65,19 +64,19 @@ impl Key {
     }
 }
 
-/// What is kept with each caller in a queue.
+/// The data of each caller in a queue.
 #[derive(Default)]
 struct QueuedThread {
-    /// Wakes it up, if it has ever waited.
+    /// Wakes the caller, if it has ever waited.
     wake: Option<Sender<()>>,
 }
 
-/// What is kept with each lease that was won.
+/// The data of each lease that was won.
 #[derive(Clone)]
 struct Won {
     held: Weak<Held>,
-    /// The thread that has got the lock last, from the nodes or from another thread. Another one may have the
-    /// guard by now.
+    /// The thread that got the lock last, from the nodes or from another thread. Yet another thread may have the guard by
+    /// now.
     taken_by: Option<ThreadNumber>,
 }
 
@@ -96,19 +95,19 @@ impl LocalLease for Won {
     }
 
     fn reenter(&self, sequence: u64, class: HoldClass, now: Time) -> Result<Hold, LossReason> {
-        // The guards for whose sake this is asked keep it alive.
+        // The guards that count as holds keep it alive.
         let held = self.held.upgrade().ok_or(LossReason::Expired)?;
         let hold_state = held.reenter(sequence, class, now)?;
         Ok(Hold::new(held, hold_state))
     }
 }
 
-/// A caller's place in a queue, and the lease that it won from there.
+/// A caller's place in a queue, and the lease that it won from that place.
 #[derive(Clone)]
 struct LeaseId {
     queues: Arc<Queues>,
     key: Arc<Key>,
-    /// By which the holds of threads are counted.
+    /// The key by which the holds of threads are counted.
     lock: Arc<Key>,
     ticket: QueueTicket,
 }
@@ -118,22 +117,22 @@ pub(crate) struct QueuedCaller<'a> {
     names: &'a Names,
     lease_id: LeaseId,
     patience: Patience,
-    /// How the caller wants to hold the lock.
+    /// The class in which the caller wants to hold the lock.
     class: HoldClass,
     askers: Askers,
-    /// Its thread, if it may take the lock again.
+    /// The caller's thread, if it may take the lock again.
     thread: Option<ThreadNumber>,
     woken: Option<Receiver<()>>,
     self_wait: SelfWait,
 }
 
 impl Queues {
-    /// With `alone`, each caller asks the nodes for itself.
+    /// If `alone`, each caller asks the nodes by itself.
     pub(crate) fn new(alone: bool) -> Arc<Self> {
         Arc::new(Self { state: Mutex::new(LocalQueues::new(alone)) })
     }
 
-    /// A caller comes and wants the lock.
+    /// Adds a caller that wants the lock.
     pub(crate) fn enter<'a>(
         self: &Arc<Self>,
         wanted: &'a Wanted,
@@ -161,15 +160,15 @@ impl Queues {
 }
 
 impl Queues {
-    /// How many guards of a lock the calling thread has, if it may take that lock again; none, where it may not. Of a lock group
-    /// of kinds, these are the guards of the kind that is asked for.
+    /// Returns the number of guards of a lock that the calling thread has, if it may take that lock again, and 0 if it may
+    /// not. In a lock group, only guards of the wanted kind count.
     pub(crate) fn hold_count(&self, wanted: &Wanted) -> usize {
         let (lock, class) = (Key::of_group(wanted, &Key::of(wanted)), wanted.kind.hold_class);
         let guards = |thread| OfThread { thread, lock: &lock, class };
         this_thread().map_or(0, |me| self.state.lock().guards(guards(me)))
     }
 
-    /// Whether the calling thread holds such a lock, as far as is known now.
+    /// Returns true if the calling thread holds such a lock, as far as is known now.
     pub(crate) fn is_held_by_this_thread(&self, wanted: &Wanted) -> bool {
         let lock = Key::of_group(wanted, &Key::of(wanted));
         let lease_of = |me| self.state.lock().lease_of(&lock, me).cloned();
@@ -178,7 +177,7 @@ impl Queues {
         held.is_some_and(|held| held.held_until(clock::now()).is_some())
     }
 
-    /// Forgets the locks that nobody wants any more, and returns whether any is left.
+    /// Forgets the locks that nobody wants any more, and returns true if any are left.
     pub(crate) fn tidy(&self, now: Time) -> bool {
         self.state.lock().tidy(now)
     }
@@ -186,14 +185,14 @@ impl Queues {
 
 #[cfg(all(test, feature = "embedded"))]
 impl Queues {
-    /// For how many locks there is a queue.
+    /// Returns the number of locks that have a queue.
     pub(crate) fn len(&self) -> usize {
         self.state.lock().len()
     }
 }
 
 impl LeaseId {
-    /// Changes the queues, and wakes the callers of this one that have to look again.
+    /// Changes the queues, and wakes the callers of this queue that have to look again.
     fn change<R>(
         &self,
         change: impl FnOnce(&mut LocalQueues<Arc<Key>, QueuedThread, Won>) -> (R, Wake),
@@ -204,7 +203,7 @@ impl LeaseId {
         let woken: Vec<_> = woken.collect();
         drop(queues);
         for wake in woken {
-            // Full: it is about to look anyway.
+            // If the channel is full, the caller is about to look anyway.
             let _ = wake.try_send(());
         }
         result
@@ -252,7 +251,8 @@ impl LocalWaiters for LeaseId {
 }
 
 impl QueuedCaller<'_> {
-    /// What the caller finds; and the lock that was handed over to it, or that it has joined or taken again.
+    /// Returns the caller's place, and the lock if it was handed over to the caller, or the caller has joined it or taken it
+    /// again.
     pub(crate) fn look(&mut self) -> (Place, Option<Hold>) {
         let Self { lease_id: LeaseId { queues, key, lock, ticket }, class, thread, woken, .. } =
             self;
@@ -293,9 +293,9 @@ impl QueuedCaller<'_> {
         if let (Turn::Joined, Some(hold)) = (place.turn, &takes) {
             self.joined(hold);
         }
-        // Perhaps nobody has seen the loss before: then the guards get their messages now.
+        // Perhaps nobody has noticed the loss before: in that case the guards get their messages now.
         lost.into_iter().for_each(|held| _ = held.check());
-        // Its end comes back to the queues.
+        // Its drop calls the queues.
         drop(gives_back);
         if let Turn::Wait(_) = place.turn {
             let for_itself = for_itself && self.patience == Patience::Forever;
@@ -306,8 +306,8 @@ impl QueuedCaller<'_> {
         (place, takes.map(|hold| self.counted(hold)))
     }
 
-    /// The caller has joined a lease. If it is the first one, it has the nodes tell of writers that wait for the end of that
-    /// lease: only joins keep them waiting, and one request for all of these is enough.
+    /// The caller has joined a lease. The first one to join makes the nodes announce writers that wait for the end of that
+    /// lease. Only joins keep these waiting, so one request for all joins is enough.
     fn joined(&self, hold: &Hold) {
         let claim = hold.held().claim();
         let channel = || claim.kind().waiting_channel(claim.names());
@@ -332,22 +332,22 @@ impl QueuedCaller<'_> {
         hold.of_thread(thread, self.class)
     }
 
-    /// Waits until something has changed in the queue, until `until` at most.
+    /// Waits for a change in the queue, at most until `until`.
     pub(crate) fn wait(&self, until: Time, interrupts: Interrupts<'_>) -> Woken {
         interrupts.wait(self.woken.as_ref().unwrap_or(&never()), until)
     }
 
-    /// How many others wait for the lock in other processes, as far as is known.
+    /// Returns the number of waiters for the lock in other processes, as far as is known.
     pub(crate) fn others(&self) -> u32 {
         self.lease_id.queues.state.lock().others(&self.lease_id.key, clock::now())
     }
 
-    /// The owner that has given the lock back here last.
+    /// Returns the owner that gave the lock back last in this process.
     pub(crate) fn last_owner(&self) -> Option<Arc<str>> {
         self.lease_id.queues.state.lock().last_owner(&self.lease_id.key)
     }
 
-    /// The caller has left the lock to others. A release was told meanwhile (`heard`), or not.
+    /// The caller has left the lock to others for a while. `heard` is true if a release was announced meanwhile.
     pub(crate) fn giving_way_is_over(&self, heard: bool) {
         self.lease_id.queues.state.lock().giving_way_is_over(&self.lease_id.key, heard);
     }
@@ -362,7 +362,7 @@ impl QueuedCaller<'_> {
         let LeaseId { key, ticket, .. } = &self.lease_id;
         let local_waiters = Arc::new(self.lease_id.clone());
         let (held, hold_state) = Held::granted(claim, grant, local_waiters, timetable);
-        // Nobody waits for a lock that is shared, nor for one of several permits.
+        // Nobody waits for a shared lock to be handed over, nor for one of several permits.
         let is_waited_for = self.class == HoldClass::Exclusive && self.askers == Askers::First;
         let taken_by = this_thread().filter(|_| is_waited_for);
         let won = Won { held: Arc::downgrade(&held), taken_by };
@@ -370,7 +370,7 @@ impl QueuedCaller<'_> {
             ((), queues.won(key, *ticket, grant.refused_before, won, clock::now()))
         });
         let hold = Hold::new(held, hold_state);
-        // Only now: its end has to find it here.
+        // Only now: the end of the hold has to find the lease in the queues.
         hold.held().enter();
         self.counted(hold)
     }
@@ -380,7 +380,7 @@ impl Drop for QueuedCaller<'_> {
     fn drop(&mut self) {
         let LeaseId { key, ticket, .. } = &self.lease_id;
         let gives_back = self.lease_id.change(|queues| queues.leave(key, *ticket));
-        // As a holder does: to the next in the queue. That comes back to the queues.
+        // Like a holder, to the next in the queue. The drop calls the queues.
         drop(gives_back);
     }
 }

@@ -1,8 +1,8 @@
-//! The timer of a client: it renews the locks that are held, and notices the end of those that are not renewed.
+//! The timer of a client: it renews held locks, and notices the end of those that are not renewed.
 //!
-//! One thread does it for all of them. It sleeps until the first entry of the timetable is due, begins the renewals that
-//! are due together, and then has the nodes' workers write: so a node gets many of them in one write. It waits for no
-//! answer, for no subscriber of an event, and for no callback: see [`reports`](super::reports).
+//! One thread does it for all locks. It sleeps until the first entry of the timetable is due, begins the renewals that are
+//! due together, and then lets the nodes' workers write. So a node gets many renewals in one write. The timer does not wait
+//! for answers, subscribers of events, or callbacks: see [`reports`](super::reports).
 
 use std::collections::VecDeque;
 use std::io;
@@ -20,17 +20,17 @@ use crate::runtime::client_state::ClientState;
 use crate::runtime::held::{Carrier, Held, Prolonging};
 use crate::runtime::timetable::{DueEntries, Timetable};
 
-/// How long the timer sleeps at most while renewals are on their way: nobody wakes it for an answer.
+/// The longest sleep of the timer while renewals are under way: no answer wakes it.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
-/// The most renewals that are on their way at a time. Others wait until one of these is over.
+/// The most renewals under way at a time. Others wait until one of these is over.
 const MOST_UNDER_WAY: usize = 1_024;
 
-/// So many renewals are begun before the nodes' workers are woken. An answer has to come within the node timeout of the
-/// beginning, and to begin a thousand of them takes some milliseconds.
+/// The number of renewals begun before the nodes' workers are woken. An answer has to come within the node timeout of the
+/// beginning, and beginning a thousand renewals takes some milliseconds.
 const WOKEN_AFTER: usize = 128;
 
-/// Starts the timer of the client. `suspended` has a message for it when all leases are over at once.
+/// Starts the timer of the client. `suspended` gets a message when all leases are over at once.
 pub(crate) fn start(
     client: &Arc<ClientState>,
     suspended: Receiver<()>,
@@ -43,7 +43,7 @@ pub(crate) fn start(
     Ok(timetable)
 }
 
-/// The life of the thread; ends with the timetable.
+/// The body of the thread; ends with the timetable.
 fn run(
     timetable: &Weak<Timetable<Held>>,
     mut renewals: Renewals,
@@ -87,7 +87,7 @@ fn sleep(until: Time, woken: &Receiver<()>, suspended: &Receiver<()>) -> WokenBy
             recv(woken) -> message => {
                 return if message.is_ok() { WokenBy::Timetable } else { WokenBy::End };
             }
-            // Its sender goes with the last of the nodes, and so does the timetable.
+            // Its sender is dropped with the last of the nodes, and so is the timetable.
             recv(suspended) -> message => {
                 return if message.is_ok() { WokenBy::Suspension } else { WokenBy::End };
             }
@@ -101,11 +101,11 @@ fn sleep(until: Time, woken: &Receiver<()>, suspended: &Receiver<()>) -> WokenBy
 struct Renewals {
     client: Weak<ClientState>,
     under_way: Vec<UnderWay>,
-    /// Locks whose renewal is due, and waits until another one is over. The one that is due first comes first.
+    /// Locks whose renewal is due, and waits until another one is over. The first one is due first.
     waiting: VecDeque<Weak<Held>>,
 }
 
-/// One renewal on its way.
+/// One renewal under way.
 struct UnderWay {
     held: Arc<Held>,
     renewal: Prolonging,
@@ -120,18 +120,17 @@ impl Renewals {
         !self.under_way.is_empty() || !self.waiting.is_empty()
     }
 
-    /// Gives room back that was needed once, for renewals that were due together.
+    /// Gives back room that was needed once, for renewals that were due together.
     fn give_room_back(&mut self) {
         give_room_back(&mut self.under_way);
         give_room_back(&mut self.waiting);
     }
 
-    /// Does what is due for locks whose entries were just taken out, and carries the renewals on. None of it may take long,
-    /// for others are waiting.
+    /// Handles the locks whose entries were just taken out, and carries the renewals on. Every step must be short, since
+    /// other locks wait.
     ///
-    /// The losses come first, and of those the messages: a holder that still works is the one thing that
-    /// cannot wait. What is left on the nodes can, and with a thousand locks lost at once it takes as long
-    /// as all the messages.
+    /// Losses come first, and their messages before anything else: a holder that still works cannot wait. The keys that are
+    /// left on the nodes can wait, and with a thousand locks lost at once, releasing them takes as long as all the messages.
     fn check(&mut self, due: DueEntries<Held>) {
         let (mut lost, mut others) = (Vec::new(), Vec::new());
         for (entry, held) in due {
@@ -162,12 +161,12 @@ impl Renewals {
         }
         self.carry_on();
         for (held, ending) in lost {
-            // Where too many releases wait for a node, a subscriber hears of it here, and may panic.
+            // If too many releases wait for a node, a subscriber gets an event here, and may panic.
             let _ = catch_unwind(AssertUnwindSafe(|| held.clear_away(ending)));
         }
     }
 
-    /// Carries on the renewals that are on their way, and begins those that wait.
+    /// Carries on the renewals under way, and begins those that wait.
     fn carry_on(&mut self) {
         let before = self.under_way.len();
         self.under_way.retain_mut(UnderWay::goes_on);
@@ -194,7 +193,7 @@ impl Renewals {
 }
 
 impl UnderWay {
-    /// Begins the renewal, and returns it if it is on its way then.
+    /// Begins the renewal, and returns it if it is then under way.
     fn begin(held: Arc<Held>) -> Option<Self> {
         let Some(renewal) = held.renewal() else {
             held.renewal_is_over(None);
@@ -204,7 +203,7 @@ impl UnderWay {
         begun.goes_on().then_some(begun)
     }
 
-    /// Carries the renewal on as far as that goes without waiting, and returns whether it is still on its way.
+    /// Carries the renewal on as far as that goes without waiting, and returns true if it is still under way.
     fn goes_on(&mut self) -> bool {
         match self.held.carry_on(&mut self.renewal, Carrier::Timer) {
             ControlFlow::Continue(_) => true,

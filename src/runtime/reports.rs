@@ -1,11 +1,12 @@
-//! Tells events and calls callbacks for threads that must not wait for either.
+//! Reports events and calls callbacks for threads that must not wait for either.
 //!
-//! The timer of a client renews all of its locks. A subscriber of our events may be slow, and a callback may block for
-//! ever, so neither runs on the timer's thread:
+//! The timer of a client renews all of its locks. A subscriber of our events may be slow, and a callback may block for ever,
+//! so neither runs on the timer's thread:
 //!
-//! - Events are told by one thread, in their order. It is there as long as there are any.
-//! - The callbacks of each holder run on a thread of their own, up to [`MOST_CALLBACK_THREADS`] at a time. One thread is there from
-//!   the beginning, and serves what finds no thread: a process often runs out of threads when its locks are lost.
+//! - One thread reports the events, in their order. It exists as long as there are any.
+//! - The callbacks of each holder run on a thread of their own, up to [`MOST_CALLBACK_THREADS`] at a time. One permanent
+//!   thread exists from the beginning, and serves callbacks that find no other thread: a process often runs out of threads
+//!   when its locks are lost.
 
 use std::collections::VecDeque;
 use std::io;
@@ -20,7 +21,7 @@ use crate::core::base::give_room_back;
 use crate::observe;
 use crate::runtime::holder::Callbacks;
 
-/// The most events that wait to be told. Further ones are dropped, and their number is told.
+/// The most events that wait to be reported. Further ones are dropped, and their number is reported.
 const MOST_EVENTS: usize = 16_384;
 
 /// The most threads of one client that call callbacks.
@@ -28,36 +29,36 @@ const MOST_CALLBACK_THREADS: usize = 256;
 
 type Event = Box<dyn FnOnce() + Send>;
 
-/// What is to be told and called for one client. Its threads end when it is dropped, and nothing is left to do.
+/// The pending events and callbacks of one client. Its threads end once it is dropped and nothing is left to do.
 pub(crate) struct Reports(Arc<Shared>);
 
 #[derive(Default)]
 struct Shared {
     state: Mutex<ReportsState>,
-    /// Wakes the thread that is always there.
+    /// Wakes the permanent thread.
     changed: Condvar,
 }
 
 #[derive(Default)]
 struct ReportsState {
     events: VecDeque<Event>,
-    /// How many events were dropped since the last one was told.
+    /// Number of events dropped since the last one was reported.
     dropped: u64,
-    /// A thread tells events.
+    /// True if a thread is reporting events.
     has_event_thread: bool,
     callbacks: VecDeque<Callbacks>,
-    /// The threads that call callbacks, without the one that is always there.
+    /// The threads that call callbacks, without the permanent one.
     callback_threads: usize,
-    /// So many of `callbacks` found no thread.
+    /// Number of `callbacks` that found no thread.
     without_thread: usize,
     closed: bool,
-    /// How many events there have been in all.
+    /// Number of all events so far.
     #[cfg(test)]
     told: usize,
 }
 
 impl Reports {
-    /// Starts the thread that is always there.
+    /// Starts the permanent thread.
     pub(crate) fn start() -> io::Result<Self> {
         let shared = Arc::new(Shared::default());
         let theirs = shared.clone();
@@ -65,7 +66,7 @@ impl Reports {
         Ok(Self(shared))
     }
 
-    /// Has the event told, which is `tell`. Returns at once.
+    /// Reports an event by calling `tell` on another thread. Returns at once.
     pub(crate) fn tell(&self, tell: impl FnOnce() + Send + 'static) {
         let mut state = self.0.state.lock();
         if state.events.len() >= MOST_EVENTS {
@@ -83,14 +84,14 @@ impl Reports {
             let theirs = self.0.clone();
             let started = clock::spawn("quorlock-events".to_owned(), move || theirs.tell_events());
             if started.is_err() {
-                // The thread that is always there takes over.
+                // The permanent thread takes over.
                 self.0.state.lock().has_event_thread = false;
                 self.0.changed.notify_all();
             }
         }
     }
 
-    /// Has the callbacks called. Returns at once.
+    /// Calls the callbacks on another thread. Returns at once.
     pub(crate) fn call(&self, callbacks: Callbacks) {
         if callbacks.is_empty() {
             return;
@@ -117,7 +118,7 @@ impl Reports {
 }
 
 impl Reports {
-    /// Gives room back that was needed once, and returns whether anything is left to tell or to call.
+    /// Gives back room that was needed once, and returns true if anything is left to report or to call.
     pub(crate) fn tidy(&self) -> bool {
         let ReportsState { events, callbacks, .. } = &mut *self.0.state.lock();
         give_room_back(events);
@@ -128,7 +129,7 @@ impl Reports {
 
 #[cfg(test)]
 impl Reports {
-    /// How many events there have been in all.
+    /// Returns the number of all events so far.
     pub(crate) fn told(&self) -> usize {
         self.0.state.lock().told
     }
@@ -142,7 +143,7 @@ impl Drop for Reports {
 }
 
 impl Shared {
-    /// Tells all events that there are. Nobody else does meanwhile.
+    /// Reports all pending events. No other thread does so meanwhile.
     fn tell_events(&self) {
         loop {
             let mut state = self.state.lock();
@@ -155,7 +156,7 @@ impl Shared {
         }
     }
 
-    /// The life of a thread that was started for one holder's callbacks.
+    /// The body of a thread that was started for one holder's callbacks.
     fn call_callbacks(&self) {
         loop {
             let mut state = self.state.lock();
@@ -168,7 +169,7 @@ impl Shared {
         }
     }
 
-    /// The life of the thread that is always there.
+    /// The body of the permanent thread.
     fn serve_the_rest(&self) {
         loop {
             let mut state = self.state.lock();
@@ -190,12 +191,12 @@ impl Shared {
 }
 
 impl ReportsState {
-    /// Nobody tells the events that there are.
+    /// Returns true if there are events and no thread is reporting them.
     fn has_untold_events(&self) -> bool {
         !self.has_event_thread && !self.events.is_empty()
     }
 
-    /// Returns the next event, and how many were dropped before.
+    /// Returns the next event, and the number of events dropped before it.
     fn next_event(&mut self) -> Option<(Event, u64)> {
         let event = self.events.pop_front()?;
         Some((event, mem::take(&mut self.dropped)))
@@ -208,7 +209,7 @@ impl ReportsState {
     }
 }
 
-/// A subscriber that panics keeps no event from the others.
+/// A panicking subscriber withholds no event from the others.
 fn tell(event: Event, dropped: u64) {
     let _ = catch_unwind(AssertUnwindSafe(|| {
         if dropped > 0 {
@@ -235,14 +236,14 @@ mod tests {
         Reports::start().expect("there are threads")
     }
 
-    /// What is to be called for a holder that wants `callback` called.
+    /// Returns the calls for a holder that has registered `callback`.
     fn callbacks(callback: impl FnOnce() + Send + 'static) -> Callbacks {
         let notice = Notice::new();
         notice.call(Box::new(move |_| callback()));
         notice.lost(LossReason::Expired).expect("it was not lost before")
     }
 
-    /// Something that blocks until that is let go.
+    /// Returns a callback that blocks until `let_go` has ended.
     fn blocks(let_go: &Receiver<()>) -> impl FnOnce() + Send + 'static {
         let let_go = let_go.clone();
         move || assert!(let_go.recv_timeout(LIMIT).is_err(), "it ends without a message")
@@ -293,8 +294,8 @@ mod tests {
         assert!(ends(&threads));
     }
 
-    /// One blocked event and as many blocked callbacks as there are threads for: the next callbacks are called all the
-    /// same, until the last thread is blocked as well; and all of them in the end.
+    /// One event and as many callbacks as there are threads are blocked. The next callbacks are still called, until the last
+    /// thread is blocked as well, and all of them are called in the end.
     #[test]
     fn callbacks_that_block_hold_up_the_others_only_when_there_is_no_thread_left() {
         const MORE: usize = 50;
@@ -333,7 +334,7 @@ mod tests {
         assert!(ends(&threads));
     }
 
-    /// As in a process that is out of threads.
+    /// The state of a process that is out of threads.
     #[test]
     fn the_thread_that_is_always_there_tells_events_if_no_other_does() {
         let reports = reports();

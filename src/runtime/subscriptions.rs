@@ -16,21 +16,22 @@ use crate::node::{Answer, Listeners, Node, Sink, Value};
 use crate::observe;
 use crate::runtime::fan_out::{Interrupts, Woken};
 
-/// All waiters of one client. One connection a node serves them, however many locks they wait for.
+/// All waiters of one client. One connection per node serves them, however many locks they wait for.
 pub(crate) struct Subscriptions {
     /// The channel by which the client wakes its own subscribers.
     wake_channel: Vec<u8>,
-    /// There are channels: for calls that need not know more, without the mutex.
+    /// True if there are channels: for calls that need not know more, without the mutex.
     busy: AtomicBool,
     channels: Mutex<Channels<Waker>>,
-    /// The nodes of which an event has told that they do not let us listen.
+    /// The nodes for which an event has reported that they do not let us listen.
     told_refused: Vec<AtomicBool>,
 }
 
-/// Hears that the node of that index has told something on a channel. It is called by the node's subscriber, and must not block.
+/// Called with the index of a node that has sent a message on a channel. It runs on the node's subscriber, and must not
+/// block.
 pub(crate) type Watcher = Arc<dyn Fn(usize) + Send + Sync>;
 
-/// Who is woken.
+/// The recipient of a wake-up.
 #[derive(Clone)]
 enum Waker {
     Subscription(Sender<()>),
@@ -47,8 +48,8 @@ impl Subscriptions {
         })
     }
 
-    /// Whether somebody waits for releases on one of the channels, or did a moment ago. They are made only if
-    /// there is any.
+    /// Returns true if somebody waits for releases on one of the channels, or did a moment ago. `channels` is called only if
+    /// there are any.
     pub(crate) fn knows(&self, channels: impl FnOnce() -> Vec<Vec<u8>>) -> bool {
         let knows = |made: Vec<Vec<u8>>| {
             let channels = self.channels.lock();
@@ -57,8 +58,8 @@ impl Subscriptions {
         self.busy.load(Ordering::Relaxed) && knows(channels())
     }
 
-    /// From now on the caller hears of releases on these channels, as soon as the `nodes` confirm them. `called`: as what it
-    /// stands in the queue of a fair lock.
+    /// Wakes the caller at releases on these channels, from the time at which the `nodes` confirm them. `called`: the
+    /// caller's entry in the queue of a fair lock.
     pub(crate) fn wait(
         self: &Arc<Self>,
         heard_on: Vec<Vec<u8>>,
@@ -75,8 +76,8 @@ impl Subscriptions {
         Subscription { subscriptions: self.clone(), id, woken }
     }
 
-    /// For a while from now on, `watcher` hears of what is told on that channel, as soon as the `nodes` confirm it. Nothing
-    /// is told of releases there.
+    /// Calls `watcher` for a while at messages on that channel, from the time at which the `nodes` confirm it. Releases are
+    /// not reported on it.
     pub(crate) fn watch(self: &Arc<Self>, channel: Vec<u8>, watcher: Watcher, nodes: &[Node]) {
         let sought = {
             let mut channels = self.channels.lock();
@@ -86,8 +87,8 @@ impl Subscriptions {
         self.have_them_listen(sought, nodes);
     }
 
-    /// From now on, until what this returns is dropped, `watcher` hears of what is told on these channels, and of each node that
-    /// confirms one of them. Nothing is told of releases there. `None`: there are too many listeners.
+    /// Calls `watcher` at messages on these channels, and for each node that confirms one of them, until the returned value
+    /// is dropped. Releases are not reported on them. `None`: there are too many listeners.
     pub(crate) fn listen(
         self: &Arc<Self>,
         to: Vec<Vec<u8>>,
@@ -109,45 +110,45 @@ impl Subscriptions {
         }
         for node in start {
             if let Err(error) = nodes[node].listen(&self.wake_channel, self.clone()) {
-                // There are waiters, who poll. Before the event, whose subscriber may panic.
+                // The waiters poll instead. This comes before the event, whose subscriber may panic.
                 self.channels.lock().not_started(node);
                 observe::no_thread(&error);
             }
         }
     }
 
-    /// How many others wait for the lock, if the node has `told` so many connections of its release.
+    /// Returns the number of other waiters for the lock, if the node has `told` that many connections about its release.
     pub(crate) fn others_told(&self, node: usize, channels: &[Vec<u8>], told: u64) -> u32 {
-        // Most releases are told to nobody.
+        // Most releases reach nobody.
         if told == 0 { 0 } else { self.channels.lock().others_told(node, channels, told) }
     }
 
-    /// Forgets the channels that nobody has listened to for a while, and returns whether any is left.
+    /// Forgets the channels that nobody has listened to for a while, and returns true if any are left.
     pub(crate) fn tidy(&self, now: Time) -> bool {
         let mut channels = self.channels.lock();
         let left = channels.tidy(now);
-        // Under the mutex, as where a waiter comes.
+        // Under the mutex, like the same write for a new waiter.
         self.busy.store(!channels.is_empty(), Ordering::Relaxed);
         drop(channels);
         left
     }
 
-    /// Has the subscribers end.
+    /// Ends the subscribers.
     pub(crate) fn close(&self) {
         self.channels.lock().close();
     }
 
-    /// How many channels the node has confirmed.
+    /// Returns the number of channels that the node has confirmed.
     pub(crate) fn listened_to(&self, node: usize) -> usize {
         self.channels.lock().listened_to(node)
     }
 }
 
-/// Something was heard of that node.
+/// A message has come from that node.
 fn wake_up(node: usize, woken: Vec<Waker>) {
     for wake in woken {
         match wake {
-            // Full: it is about to look anyway.
+            // If the channel is full, the waiter is about to look anyway.
             Waker::Subscription(waiter) => _ = waiter.try_send(()),
             Waker::Watcher(watcher) => watcher(node),
         }
@@ -164,7 +165,7 @@ impl Listeners for Subscriptions {
 
     fn listening(&self, node: usize, channels: &[Vec<u8>]) {
         let woken = self.channels.lock().listening(node, channels);
-        // Without the mutex, since a watcher takes those of others.
+        // Without the mutex, since a watcher takes other mutexes.
         wake_up(node, woken);
     }
 
@@ -175,7 +176,7 @@ impl Listeners for Subscriptions {
 
     fn heard(&self, node: usize, channel: &[u8], owner: &[u8]) {
         let woken = self.channels.lock().released(node, channel, owner);
-        // Without the mutex, since a watcher takes those of others.
+        // Without the mutex, since a watcher takes other mutexes.
         wake_up(node, woken);
     }
 
@@ -187,7 +188,7 @@ impl Listeners for Subscriptions {
     }
 }
 
-/// A caller that waits for a lock; until it is dropped.
+/// A caller that waits for a lock, until the value is dropped.
 pub(crate) struct Subscription {
     subscriptions: Arc<Subscriptions>,
     id: WaiterId,
@@ -201,12 +202,12 @@ impl Subscription {
         self.subscriptions.channels.lock().gives_way(self.id, last_owner);
     }
 
-    /// Shows what was heard.
+    /// Runs `f` on the tracker of the received releases.
     pub(crate) fn with<R>(&self, f: impl FnOnce(&mut ReleaseTracker) -> R) -> Option<R> {
         self.subscriptions.channels.lock().tracker(self.id).map(f)
     }
 
-    /// Waits until there may be reason to try again, until `until` at most.
+    /// Waits until there may be reason to try again, at most until `until`.
     pub(crate) fn wait(&self, until: Time, interrupts: Interrupts<'_>) -> Woken {
         interrupts.wait(&self.woken, until)
     }
@@ -218,7 +219,7 @@ impl Drop for Subscription {
     }
 }
 
-/// A caller that listens to channels; until it is dropped.
+/// A caller that listens to channels, until the value is dropped.
 pub(crate) struct Listening {
     subscriptions: Arc<Subscriptions>,
     id: WaiterId,
@@ -232,17 +233,16 @@ impl Drop for Listening {
     }
 }
 
-/// Passes the answers to a release on to whoever waits for them, if anybody does.
+/// Passes the answers to a release on to the waiter for them, if there is one.
 ///
-/// It does not own the client: releases are kept for nodes that are down, and that must keep
-/// nothing else alive.
+/// It does not own the client: releases are kept for nodes that are down, and that must keep nothing else alive.
 pub(crate) struct ContentionSink {
-    /// Called with how many others wait for the lock in other processes.
+    /// Called with the number of waiters for the lock in other processes.
     pub(crate) heard: Box<dyn Fn(u32) + Send + Sync>,
     pub(crate) subscriptions: Arc<Subscriptions>,
-    /// On which the nodes tell of the lock's releases.
+    /// The channels on which the nodes announce the lock's releases.
     pub(crate) channels: Vec<Vec<u8>>,
-    /// How many connections a node has told, by its answer.
+    /// Returns the number of connections that a node has told, from its answer.
     pub(crate) told: fn(&Value) -> u64,
     pub(crate) inner: Option<Arc<dyn Sink>>,
 }

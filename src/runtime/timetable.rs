@@ -1,4 +1,4 @@
-//! The table of held locks that have to be checked at some time; without the thread that does it.
+//! The table of held locks that are due for a check, without the thread that serves it.
 
 use std::collections::BTreeMap;
 use std::mem;
@@ -11,10 +11,10 @@ use crate::clock;
 use crate::core::base::Time;
 use crate::runtime::forgetting::Tidying;
 
-/// When which held lock is to be checked.
+/// The times at which held locks are to be checked.
 pub(crate) struct Timetable<L> {
     entries: Mutex<Entries<L>>,
-    /// Wakes the thread when something is due before it would wake up by itself; ends it.
+    /// Wakes the thread when something is due earlier than it would wake up by itself; its drop ends the thread.
     wake: Sender<()>,
     tidying: Tidying,
 }
@@ -28,11 +28,11 @@ struct Entries<L> {
 /// Due time and sequence number.
 pub(crate) type Entry = (Time, u64);
 
-/// Entries with the locks that they are of.
+/// Entries with their locks.
 pub(crate) type DueEntries<L> = Vec<(Entry, Weak<L>)>;
 
 impl<L> Timetable<L> {
-    /// Also returns what wakes the thread that serves it.
+    /// Also returns the channel that wakes the thread.
     pub(crate) fn new() -> (Arc<Self>, Receiver<()>) {
         let (wake, woken) = bounded(1);
         let entries = Entries { due: BTreeMap::new(), last: 0, asleep_until: clock::now() };
@@ -40,24 +40,24 @@ impl<L> Timetable<L> {
         (Arc::new(Self { entries, wake, tidying: Tidying::default() }), woken)
     }
 
-    /// What the thread is to look through now and then: see [`Tidying::tidies`].
+    /// Sets the entries that the thread tidies now and then: see [`Tidying::tidies`].
     pub(crate) fn tidies(&self, tidy: impl Fn(Time) -> bool + Send + Sync + 'static) {
         self.tidying.tidies(tidy);
     }
 
-    /// Something is kept of a name, which has to be forgotten some day.
+    /// Something is kept of a name, and has to be forgotten some day.
     pub(crate) fn name_used(&self) {
         if let Some(due) = self.tidying.name_used(clock::now) {
             self.wake_by(self.entries.lock(), due);
         }
     }
 
-    /// Forgets names that are not used any more, if that is due, and returns whether it was.
+    /// Forgets unused names if that is due, and returns true if it was.
     pub(crate) fn tidy(&self, now: Time) -> bool {
         self.tidying.tidy(now)
     }
 
-    /// Has `held` checked at `due`.
+    /// Enters `held` for a check at `due`.
     pub(crate) fn enter(&self, held: &Arc<L>, due: Time) -> Entry {
         let mut entries = self.entries.lock();
         entries.last += 1;
@@ -67,7 +67,7 @@ impl<L> Timetable<L> {
         entry
     }
 
-    /// Has the thread awake by then.
+    /// Makes sure that the thread is awake by then.
     fn wake_by(&self, mut entries: MutexGuard<'_, Entries<L>>, due: Time) {
         let wake = due < entries.asleep_until;
         if wake {
@@ -75,24 +75,24 @@ impl<L> Timetable<L> {
         }
         drop(entries);
         if wake {
-            // Full: it is about to check anyway.
+            // If the channel is full, the thread is about to check anyway.
             let _ = self.wake.try_send(());
         }
     }
 
-    /// The entry is not needed any more.
+    /// Removes an entry that is no longer needed.
     pub(crate) fn strike(&self, entry: Entry) {
         self.entries.lock().due.remove(&entry);
     }
 
-    /// Takes out all entries: everything has to be checked now.
+    /// Takes out all entries, since everything has to be checked now.
     pub(crate) fn all(&self) -> DueEntries<L> {
         mem::take(&mut self.entries.lock().due).into_iter().collect()
     }
 
-    /// Takes out what is due, and says until when to sleep after that.
+    /// Takes out the due entries, and returns the time until which to sleep after that.
     pub(crate) fn due(&self, now: Time) -> (DueEntries<L>, Time) {
-        /// Without any entry. New ones wake the thread if they are due before.
+        /// The sleep without any entry. New entries wake the thread if they are due earlier.
         const FAR: std::time::Duration = std::time::Duration::from_secs(3_600);
         let mut entries = self.entries.lock();
         let mut due = Vec::new();
@@ -117,7 +117,7 @@ mod tests {
 
     use super::*;
 
-    /// How long the thread sleeps if nothing else happens.
+    /// Returns the time for which the thread sleeps if nothing else happens.
     fn sleep(timetable: &Timetable<()>) -> Duration {
         let now = clock::now();
         timetable.due(now).1.since(now)

@@ -1,14 +1,14 @@
-//! Which promises are tested for which kinds in which worlds.
+//! The test cases: promises, kinds and worlds.
 //!
-//! All combinations are some thousand tests. A fault that needs three things to come together is rare, so the tests
+//! All combinations are some thousand tests. A fault that needs three conditions at once is rare, so the tests
 //! have a covering array of strength two: any two values of the four parameters (promise, kind, topology, variant)
-//! are together in some test. See Kuhn, Kacker and Lei, "Practical Combinatorial Testing", NIST SP 800-142.
+//! occur together in some test. See Kuhn, Kacker and Lei, "Practical Combinatorial Testing", NIST SP 800-142.
 
 use std::collections::BTreeSet;
 
 use crate::world::{TOPOLOGIES, VARIANTS};
 
-/// A test, by the numbers of its kind, its topology and its variant.
+/// A test: its promise, and the numbers of its kind, its topology and its variant.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Case {
     pub(crate) promise: &'static str,
@@ -17,7 +17,7 @@ pub(crate) struct Case {
     pub(crate) variant: usize,
 }
 
-/// All combinations. `promises` has those of each kind.
+/// All combinations. `promises` has the list of each kind.
 pub(crate) fn product(promises: &[Vec<&'static str>]) -> Vec<Case> {
     let mut cases = Vec::new();
     for (kind, promises) in promises.iter().enumerate() {
@@ -31,8 +31,8 @@ pub(crate) fn product(promises: &[Vec<&'static str>]) -> Vec<Case> {
     cases
 }
 
-/// Cases in which each pair of the product is. Each promise goes through its kinds and through all topologies at
-/// once. The next promise begins one topology further on, so that kinds and topologies meet as well.
+/// Cases that contain each pair of the product. Each promise goes through its kinds and through all topologies at
+/// once. The next promise begins one topology later, so that kinds and topologies form pairs as well.
 pub(crate) fn pairwise(promises: &[Vec<&'static str>]) -> Vec<Case> {
     let all: BTreeSet<_> = promises.iter().flatten().copied().collect();
     let mut cases = Vec::new();
@@ -44,7 +44,7 @@ pub(crate) fn pairwise(promises: &[Vec<&'static str>]) -> Vec<Case> {
                 promise,
                 kind: kinds[row % kinds.len()],
                 topology: (row + nth) % TOPOLOGIES.len(),
-                // Once through all topologies, and they have the other variant: or each would have one only.
+                // After one round through the topologies, the variant changes. Otherwise each topology would meet only one.
                 variant: (row + nth / TOPOLOGIES.len()) % VARIANTS.len(),
             });
         }
@@ -52,7 +52,7 @@ pub(crate) fn pairwise(promises: &[Vec<&'static str>]) -> Vec<Case> {
     cases
 }
 
-/// Fails if `chosen` has not each pair that `all` have.
+/// Fails if `chosen` lacks a pair that `all` have.
 pub(crate) fn check_pairs(chosen: &[Case], all: &[Case]) {
     let covered: BTreeSet<_> = chosen.iter().flat_map(pairs).collect();
     let missing: BTreeSet<_> =

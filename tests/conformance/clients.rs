@@ -1,4 +1,4 @@
-//! Clients that want a kind of lock, by one name for all the names that it takes.
+//! Clients that want a kind of lock, by one name that stands for all names of the lock.
 
 use quorlock::Quorlock;
 
@@ -6,10 +6,10 @@ use crate::support::kinds::{AnyGuard, AnyHandle, AnyKind};
 use crate::support::wait_until;
 use crate::world::TTL;
 
-/// The most names that a lock of these tests has.
+/// The maximum of names that a lock of these tests has.
 const MOST_NAMES: usize = 3;
 
-/// The names of one lock: as many as its kind takes.
+/// The names of one lock, as many as its kind takes.
 pub(crate) fn names(kind: &dyn AnyKind, name: &str) -> Vec<String> {
     let further = ["/b", "/c"].iter().map(|end| format!("{name}{end}"));
     let names = [name.to_owned()].into_iter().chain(further);
@@ -47,7 +47,7 @@ impl Client {
         handle(self.kind, &self.locks, &names(self.kind, name))
     }
 
-    /// Locks a lock that is free, or will be. What another test's machine does cannot make that fail.
+    /// Locks a lock that is free, or becomes free. There is no time limit that a busy machine could exceed.
     pub(crate) fn lock(&self, name: &str) -> Box<dyn AnyGuard> {
         self.handle(name).lock().expect("a majority is healthy")
     }
@@ -62,8 +62,8 @@ impl Client {
     }
 }
 
-/// A client whose locks exclude those of another kind under the same names. One such lock may need several of
-/// its own, if these have fewer names.
+/// A client whose locks exclude those of another kind under the same names. It may need several locks for one of the
+/// other kind, if its own have fewer names.
 pub(crate) struct Rival {
     locks: Quorlock,
     kind: &'static dyn AnyKind,
@@ -85,7 +85,7 @@ impl Rival {
         locks.map(|names| handle(self.kind, &self.locks, names)).collect()
     }
 
-    /// Takes all of them, and waits for those that others have.
+    /// Takes all these locks, and waits for those that are held.
     pub(crate) fn lock(&self, name: &str) -> Vec<Box<dyn AnyGuard>> {
         let handles = self.handles(name);
         handles.iter().map(|handle| handle.lock().expect("a majority is healthy")).collect()
@@ -96,19 +96,19 @@ impl Rival {
         wait_until_it_listens(&self.locks);
     }
 
-    /// Whether all of them can be had. They are given back for certain.
+    /// Returns true if all these locks are free. They are given back for certain.
     pub(crate) fn is_free(&self, name: &str) -> bool {
         self.tries(name).all(|guard| {
             guard.map(|guard| guard.unlock().expect("a majority is healthy")).is_some()
         })
     }
 
-    /// The lock with this one name, if it can be had.
+    /// The lock with this one name, if it is free.
     pub(crate) fn try_name(&self, name: &[u8]) -> Option<Box<dyn AnyGuard>> {
         handle(self.kind, &self.locks, &[name]).try_lock().expect("held is no error")
     }
 
-    /// Whether none of them can be had.
+    /// Returns true if none of these locks is free.
     pub(crate) fn is_taken(&self, name: &str) -> bool {
         self.tries(name).all(|guard| guard.is_none())
     }

@@ -17,7 +17,7 @@ pub(crate) const PROMISES: &[Promise] = &[
     ("given_back_and_kept", given_back_and_kept),
 ];
 
-/// Of kinds whose guards have tokens.
+/// The promises of kinds whose guards have tokens.
 pub(crate) const OF_TOKENS: &[Promise] =
     &[("tokens_rise_from_holder_to_holder", tokens_rise_from_holder_to_holder)];
 
@@ -62,7 +62,7 @@ fn threads_of_one_client_exclude_each_other(world: &mut World) {
     });
 }
 
-/// What one thread holds is held for the others, who can be told to stop waiting.
+/// A lock that one thread holds is held for the others, and their waits can be cancelled.
 fn held_by_a_thread_of_the_client(world: &mut World) {
     let client = world.client();
     let guard = client.lock("orders/42");
@@ -78,7 +78,7 @@ fn held_by_a_thread_of_the_client(world: &mut World) {
         cancel.send(()).expect("the waiter listens");
         assert_eq!(waiting.join().expect("no panic"), ErrorKind::Cancelled);
 
-        // The end of the sender cancels whoever listens.
+        // The drop of the sender cancels every waiter.
         let waiting = [scope.spawn(|| wait(&client)), scope.spawn(|| wait(&client))];
         drop(cancel);
         for waiting in waiting {
@@ -91,7 +91,7 @@ fn held_by_a_thread_of_the_client(world: &mut World) {
 
 /// The nodes keep the lock for a while, although its holder has given it back.
 fn given_back_and_kept(world: &mut World) {
-    // Long enough for a busy machine to look at it.
+    // Long enough for a busy machine to check the lock.
     let min_hold = Duration::from_secs(3);
     let (client, other) = (world.client(), world.client());
     let begun = Instant::now();

@@ -1,4 +1,4 @@
-//! The promises of the fair lock that are about those who wait for it.
+//! The promises of the fair lock to its waiters.
 
 use std::thread;
 use std::time::Duration;
@@ -21,14 +21,14 @@ pub(crate) const PROMISES: &[Promise] = &[
     ("who_is_dead_is_in_the_way_for_a_while", who_is_dead_is_in_the_way_for_a_while),
 ];
 
-/// Each of them is the only one that waits in its client.
+/// Number of callers. Each is the only waiter of its client.
 const CALLERS: usize = 4;
 
 fn lock(locks: &Quorlock) -> FairMutex {
     locks.fair_mutex("orders/42")
 }
 
-/// How many callers each node has in its queue.
+/// The number of callers in each node's queue.
 fn queued(world: &World) -> Vec<i64> {
     let queue = format!("{{{}}}:queue", world.key("orders/42"));
     let number = |reply| match reply {
@@ -38,14 +38,14 @@ fn queued(world: &World) -> Vec<i64> {
     world.command_everywhere(&["ZCARD", &queue]).into_iter().map(number).collect()
 }
 
-/// Waits until a majority of the nodes, which is healthy, has so many callers in its queues.
+/// Waits until a majority of the nodes, which are healthy, has that number of callers in its queues.
 fn wait_queued(world: &World, callers: i64) {
     wait_until("all are in the queues", TTL / 2, || {
         queued(world).iter().all(|queued| *queued == callers)
     });
 }
 
-/// On a thread of its own a caller waits for the lock, and says its number when it has it.
+/// Starts a thread on which a caller waits for the lock, and sends its number when it has it.
 fn comes<'scope>(
     scope: &'scope thread::Scope<'scope, '_>,
     locks: &'scope Quorlock,
@@ -84,7 +84,7 @@ fn nobody_overtakes_those_who_wait(world: &mut World) {
     thread::scope(|scope| {
         comes(scope, &waits, 0, &served);
         wait_queued(world, 1);
-        // The nodes are given the lock back one by one, and none of them gives it to somebody else.
+        // The nodes get the releases one by one, and none of them grants the lock to another caller.
         guard.unlock().expect("a majority is healthy");
         while order.is_empty() {
             assert!(lock(&other).try_lock().optional().expect("held is no error").is_none_or(
@@ -109,7 +109,7 @@ fn who_gives_up_is_in_nobodys_way(world: &mut World) {
         comes(scope, &two, 2, &served);
         wait_queued(world, 2);
         let impatient = lock(&one).try_lock_for(Duration::from_millis(50));
-        // On a busy machine the nodes may not have answered in that time.
+        // On a busy machine the nodes may not have answered before the time limit.
         assert!(impatient.is_err(), "it is held");
         cancel.send(()).expect("it listens");
         let error = gives_up.join().expect("no panic").expect_err("it was cancelled");
@@ -121,7 +121,7 @@ fn who_gives_up_is_in_nobodys_way(world: &mut World) {
     wait_queued(world, 0);
 }
 
-/// A caller that has died is the first in all queues. Its entry ends by itself, and those behind it go on.
+/// A dead caller is the first in all queues. Its entry expires, and the callers behind it go on.
 fn who_is_dead_is_in_the_way_for_a_while(world: &mut World) {
     let locks = world.client().locks;
     let key = world.key("orders/42");
@@ -138,6 +138,6 @@ fn who_is_dead_is_in_the_way_for_a_while(world: &mut World) {
     );
     let guard = lock(&locks).try_lock_for(TTL).optional().expect("a majority is healthy");
     guard.expect("it is over by then").unlock().expect("a majority is healthy");
-    // A node that no majority needed since has it still, until somebody comes.
+    // A node outside of the majority that was needed keeps the entry until the next caller comes.
     world.command_everywhere(&["DEL", &queue, &ends]);
 }

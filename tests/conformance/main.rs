@@ -1,14 +1,14 @@
-//! What locks must do: each kind of them, over every topology of nodes, and with a key prefix and local queues, or
+//! The promises of locks: each kind, over every topology of nodes, with a key prefix and local queues or
 //! without both.
 //!
 //! Each test is one promise of one kind in one world (`world.rs`): its own servers, some of them dead or hung. Each
 //! promise meets each kind, each topology and each variant, in pairs (`cases.rs`); with `QUORLOCK_LONG_TESTS=1`, in all
 //! combinations.
 //!
-//! The promises of every kind are in `promises.rs`. Those that depend on whether holders are side by side are in
-//! `exclusive.rs` and `shared.rs`. The layout of one kind, and what it alone has, is in `mutex.rs`, `multi.rs`,
-//! `reentrant.rs`, `rwlock.rs` and `fair.rs`. On a real server a client may do what its kind says that it needs, and no
-//! more. A test ends only when no node holds a key, the hung ones included, once they are awake.
+//! The promises of every kind are in `promises.rs`. Those that depend on the number of holders at a time are in
+//! `exclusive.rs` and `shared.rs`. The layout and the special promises of single kinds are in `mutex.rs`, `multi.rs`,
+//! `reentrant.rs`, `rwlock.rs` and `fair.rs`. On a real server a client has just the permissions that its kind
+//! states. A test ends only when no node has a key of a lock, including the hung ones once they are awake.
 
 #[path = "../support/mod.rs"]
 mod support;
@@ -32,7 +32,7 @@ use quorlock::{AllNames, Exclusive, Fair, HoldClass, LockKind, Reentrant, Writin
 use support::kinds::{AnyKind, KINDS};
 use world::{TOPOLOGIES, VARIANTS, World};
 
-/// What a kind promises, by its name.
+/// A promise by its name, and its test.
 type Promise = (&'static str, fn(&mut World));
 
 fn promises_of(kind: &dyn AnyKind) -> Vec<Promise> {
@@ -46,7 +46,7 @@ fn promises_of(kind: &dyn AnyKind) -> Vec<Promise> {
         label if label == AllNames::label() => multi::PROMISES,
         label if label == Reentrant::label() => reentrant::PROMISES,
         label if label == Fair::label() => fair::PROMISES,
-        // They are about readers as well: whoever may write may read.
+        // These promises are about readers as well: a client that may write may also read.
         label if label == Writing::label() => rwlock::PROMISES,
         _ => &[],
     };

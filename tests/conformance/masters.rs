@@ -15,7 +15,7 @@ const LIMIT: Duration = Duration::from_secs(5);
 
 pub(crate) enum Masters {
     Servers(Servers),
-    /// And whether each of them can answer.
+    /// The nodes, and for each of them true if it can answer.
     #[cfg(feature = "embedded")]
     Embedded(Nodes, Vec<bool>),
 }
@@ -53,7 +53,7 @@ impl Masters {
         }
     }
 
-    /// The URLs with which that user logs in.
+    /// The URLs with the login of that user.
     pub(crate) fn urls_of(&self, user: &str) -> Vec<String> {
         let login = match self {
             Self::Servers(_) => format!("://{user}:secret@"),
@@ -111,7 +111,7 @@ impl Masters {
         }
     }
 
-    /// Waits until none that can answer holds a key.
+    /// Waits until no node that can answer has a key of a lock.
     pub(crate) fn wait_no_keys(&self) {
         match self {
             Self::Servers(servers) => servers.wait_no_keys(),

@@ -1,4 +1,4 @@
-//! The promises of the lock with several names that are about its names, and about its layout on the nodes.
+//! The promises of the lock with several names about these names, and about its layout on the nodes.
 
 use std::thread;
 
@@ -45,7 +45,7 @@ fn order_and_repetition_say_nothing(world: &mut World) {
     lock(&other, &["a", "b"]).unlock().expect("a majority is healthy");
 }
 
-/// Each of them would wait for another one, if any held some of its names while it waits for the rest.
+/// The callers would wait for each other in a circle, if any held some of its names while it waits for the rest.
 fn other_orders_all_finish(world: &mut World) {
     let orders = [["a", "b", "c"], ["b", "c", "a"], ["c", "a", "b"], ["c", "b", "a"]];
     let clients: [Client; 4] = [(); 4].map(|()| world.client());
@@ -134,7 +134,7 @@ fn a_refused_lock_leaves_the_free_names_alone(world: &mut World) {
 fn a_name_that_is_deleted_ends_the_whole_lock(world: &mut World) {
     let (holder, other) = (world.client().locks, world.client().locks);
     let guard = holder.multi_mutex(NAMES).ttl(SHORT_TTL).lock().expect("a majority is healthy");
-    // The nodes that do not answer keep their keys, and may be as many as make the lock.
+    // The nodes that do not answer keep their keys, but are a minority.
     let deleted = world.command_everywhere(&["DEL", &world.key("b")]).len();
     let left = world.servers.len() - deleted;
     assert!(left <= world.servers.len() / 2);
@@ -143,7 +143,7 @@ fn a_name_that_is_deleted_ends_the_whole_lock(world: &mut World) {
     let reasons = [LossReason::KeysGone, LossReason::Unconfirmed, LossReason::Expired];
     assert!(lost.is_ok_and(|lost| reasons.contains(&lost)), "{lost:?}");
     assert_eq!(guard.check().expect_err("lost").kind(), ErrorKind::Lost);
-    // What is left of it is given back at once.
+    // The rest of the lost lock is given back at once.
     for name in ["a", "c"] {
         wait_until("the other names are free", TTL, || is_free(&other, name));
     }

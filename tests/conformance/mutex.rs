@@ -1,4 +1,4 @@
-//! The promises of the exclusive lock that are about its type, and about its layout on the nodes.
+//! The promises of the exclusive lock about its type, and about its layout on the nodes.
 
 use std::thread;
 

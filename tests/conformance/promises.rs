@@ -69,7 +69,7 @@ fn held_is_none_and_not_an_error(world: &mut World) {
     guard.unlock().expect("a majority is healthy");
 }
 
-/// A lock of any kind is in the way of every other lock that has one of its names, unless both are shared holds
+/// A lock of any kind excludes every other lock that has one of its names, unless both are shared holds
 /// of one kind.
 fn kinds_exclude_each_other(world: &mut World) {
     let (one, kind) = (world.client(), world.kind);
@@ -154,7 +154,7 @@ fn a_timed_try_ends_at_its_deadline(world: &mut World) {
     let deadline = Instant::now() + patience;
     assert!(handle.try_lock_until(deadline).expect("held is no error").is_none());
     assert!(Instant::now() >= deadline);
-    // A time that has passed asks for a single try.
+    // A deadline in the past asks for a single try.
     assert!(handle.try_lock_until(start).expect("held is no error").is_none());
     unlock(guards);
     let guard = handle.try_lock_until(start).expect("a majority is healthy");
@@ -172,7 +172,7 @@ fn a_waiter_can_be_cancelled(world: &mut World) {
         cancel.send(()).expect("the waiter listens");
         assert_eq!(waiting.join().expect("no panic"), ErrorKind::Cancelled);
 
-        // The end of the sender cancels whoever listens.
+        // The drop of the sender cancels every waiter.
         let waiting = [scope.spawn(wait), scope.spawn(wait)];
         drop(cancel);
         for waiting in waiting {
@@ -205,7 +205,7 @@ fn an_extension_lasts(world: &mut World) {
     let guard = client.lock("orders/42");
     guard.extend(TTL * 6).expect("a majority is healthy");
     assert!(guard.remaining() > TTL * 5);
-    // Asking for less cuts what we may rely on at once, and never a key.
+    // A shorter TTL cuts the promised validity at once, but never the lifetime of a key.
     guard.extend(TTL).expect("a majority is healthy");
     assert!(guard.remaining() < TTL);
     guard.unlock().expect("a majority is healthy");
@@ -223,7 +223,7 @@ fn the_end_of_validity_is_told(world: &mut World) {
     let error = guard.check().expect_err("it may be somebody else's");
     assert_eq!(error.kind(), ErrorKind::Lost);
     assert!(error.to_string().contains("validity ended"), "{error}");
-    // It cannot be extended either, although the keys may still be there for a moment.
+    // The lock cannot be extended either, although its keys may still exist for a moment.
     assert_eq!(guard.extend(TTL).expect_err("lost").kind(), ErrorKind::Lost);
     let next = rival.lock("orders/42");
     assert_eq!(guard.unlock().expect_err("lost").kind(), ErrorKind::Lost);
@@ -349,7 +349,7 @@ fn a_later_holder_has_a_larger_token(world: &mut World) {
         assert_eq!(guard.token(), token, "it stays the same");
         guard.unlock().expect("a majority is healthy");
     }
-    // Switched off, nothing of it is there.
+    // With fencing switched off there are no tokens.
     let locks = world.builder(world.kind).fencing(false).build().expect("the settings are valid");
     let names = names(world.kind, "orders/43");
     let guard = handle(world.kind, &locks, &names).lock().expect("a majority is healthy");
@@ -366,7 +366,7 @@ fn a_later_holder_has_a_larger_token(world: &mut World) {
 fn other_data_is_never_touched(world: &mut World) {
     let client = world.client();
     for i in 0..names(world.kind, "orders").len() {
-        // Another lock each time: a node of the minority may be given the one before back a little later.
+        // Another lock each time: a node of the minority may get the previous release a little later.
         let name = format!("orders/{i}");
         let handle = client.handle(&name);
         let keys: Vec<_> = names(world.kind, &name).iter().map(|name| world.key(name)).collect();
@@ -386,7 +386,7 @@ fn other_data_is_never_touched(world: &mut World) {
         }
         world.command_everywhere(&["DEL", &keys[i]]);
 
-        // Another library's lock under the name is a holder like any other.
+        // Another library's lock under the name is reported like any other.
         world.command_everywhere(&["HSET", &keys[i], "uuid:1", "1"]);
         world.command_everywhere(&["PEXPIRE", &keys[i], "60000"]);
         assert!(client.try_lock(&name).is_none());

@@ -1,4 +1,4 @@
-//! The promises of the reentrant lock that are about taking it again, and about its layout on the nodes.
+//! The promises of the reentrant lock about taking it again, and about its layout on the nodes.
 
 use std::thread;
 use std::time::Duration;
@@ -36,7 +36,7 @@ fn client(world: &mut World) -> Quorlock {
     world.client().locks
 }
 
-/// Whether other threads and clients can have it.
+/// Returns true if other threads and clients can take the lock.
 fn is_free(mutex: &ReentrantMutex) -> bool {
     let try_lock = || mutex.try_lock().optional().expect("a majority is healthy").is_some();
     thread::scope(|scope| scope.spawn(try_lock).join().expect("no panic"))
@@ -91,7 +91,7 @@ fn every_call_takes_it_again(world: &mut World) {
     assert_eq!(inside.expect("it is ours"), (8, outer.token()));
     drop(guards);
     assert_eq!(mutex.hold_count(), 1);
-    // As where it is free.
+    // A cancelled channel refuses a held lock, as it refuses a free one.
     drop(cancel);
     let error = mutex.lock_within(&cancelled).map(drop).expect_err("cancelled");
     assert_eq!(error.kind(), ErrorKind::Cancelled);
@@ -135,7 +135,7 @@ fn another_thread_waits_for_the_last_guard(world: &mut World) {
     thread::scope(|scope| {
         let waiting = scope.spawn(|| {
             let guard = mutex.lock().expect("a majority is healthy");
-            // What was handed over can be taken again, too.
+            // A lease that was handed over can be taken again, too.
             let again = mutex.lock().expect("it is ours");
             assert_eq!((guard.token(), mutex.hold_count()), (again.token(), 2));
             guard.unlock().expect("it is ours");
@@ -172,7 +172,7 @@ fn a_lost_lock_is_not_taken_again(world: &mut World) {
     }
     let error = mutex.with_lock(|_| panic!("it is lost")).expect_err("lost");
     assert_eq!(error.kind(), ErrorKind::Lost);
-    // So it is until the last guard is gone.
+    // The lock stays lost until the last guard is gone.
     assert_eq!(outer.unlock().expect_err("lost").kind(), ErrorKind::Lost);
     assert_eq!(mutex.try_lock().map(drop).expect_err("lost").kind(), ErrorKind::Lost);
     drop(inner);
@@ -185,7 +185,7 @@ fn a_lost_lock_is_not_taken_again(world: &mut World) {
     mutex.lock().expect("a majority is healthy").unlock().expect("a majority is healthy");
 }
 
-/// Takes the lock when it is dropped, and tells under which owner.
+/// Takes the lock when it is dropped, and reports the owner of that lock.
 struct TakesIt(ReentrantMutex, Sender<Option<String>>);
 
 impl Drop for TakesIt {
@@ -196,8 +196,8 @@ impl Drop for TakesIt {
     }
 }
 
-/// What a callback about the loss owns is dropped while its guard is given back, on the guard's thread. That thread must
-/// not get the lease again which goes just then.
+/// The captures of an `on_lost` callback are dropped while its guard is given back, on the guard's thread. That thread must
+/// not take the lease again that ends at that moment.
 fn a_lease_that_is_given_back_is_not_taken_again(world: &mut World) {
     let locks = client(world);
     let mutex = lock(&locks);
@@ -225,7 +225,7 @@ fn the_lease_stays_as_it_was_taken_first(world: &mut World) {
     let short = lock(&locks).ttl(SHORT_TTL).max_hold(SHORT_TTL).renewal(Renewal::Manual);
     let inner = short.lock().expect("it is ours");
     assert!(inner.remaining() > TTL / 2, "{:?}", inner.remaining());
-    // What one guard asks for cuts no other one.
+    // A guard's request for a shorter TTL does not shorten the validity of other guards.
     inner.extend(SHORT_TTL).expect("a majority is healthy");
     assert!(outer.remaining() > TTL / 2, "{:?}", outer.remaining());
     inner.unlock().expect("it is ours");
@@ -265,7 +265,7 @@ fn the_nodes_hold_one_owner_with_a_count_of_one(world: &mut World) {
         redis::Value::Map(map) => *map == [(owner.clone(), count.clone())],
         _ => false,
     };
-    // The nodes that no majority needed get it a moment later.
+    // The nodes that no majority needed get the lock a moment later.
     wait_until("each node has it", TTL / 2, || {
         world.command_everywhere(&["HGETALL", &key]).iter().all(ours)
     });

@@ -1,4 +1,4 @@
-//! The promises of the read-write lock that are about readers and writers of one name, and about its layout on the nodes.
+//! The promises of the read-write lock about readers and writers of one name, and about its layout on the nodes.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -33,7 +33,7 @@ fn clients<const N: usize>(world: &mut World) -> [Quorlock; N] {
     [(); N].map(|()| world.client().locks)
 }
 
-/// Takes a lock that is free, or will be.
+/// Takes a lock that is free, or becomes free.
 fn read(lock: &RwLock) -> ReadGuard {
     lock.read().expect("a majority is healthy")
 }
@@ -54,7 +54,7 @@ fn try_write(lock: &RwLock) -> Option<WriteGuard> {
     lock.try_write().optional().expect("held is no error")
 }
 
-/// Waits until a caller of the client was refused, and listens.
+/// Waits until a caller of the client was refused, and listens for the release.
 fn waits(locks: &Quorlock) {
     wait_until("a caller waits", TTL / 2, || {
         locks.node_stats().iter().any(|node| node.listened_to > 0)
@@ -100,7 +100,7 @@ fn tokens_are_ordered_against_those_of_writers(world: &mut World) {
     }
 }
 
-/// Two clients read hand over hand, so that the lock is never free. Without turns a writer would wait for ever.
+/// Two clients read hand over hand, so that the lock is never free. Without reservations a writer would wait for ever.
 fn a_waiting_writer_gets_in_before_new_readers(world: &mut World) {
     let [one, two, writer] = clients(world);
     let [mut here, mut there] = [lock(&one), lock(&two)];
@@ -122,7 +122,7 @@ fn a_waiting_writer_gets_in_before_new_readers(world: &mut World) {
         waits(&writer);
         // The writer reserves the lock with its second attempt.
         wait_until("others to be kept out", TTL / 2, || try_read(&there).is_none());
-        // A thread that reads already does not wait for the writer, which waits for that thread.
+        // A thread that already reads does not wait for the writer, which waits for that thread.
         let again = try_read(&here).expect("it reads");
         assert!(!writes.is_finished());
         again.unlock().expect("it is ours");
@@ -130,11 +130,11 @@ fn a_waiting_writer_gets_in_before_new_readers(world: &mut World) {
         let written = writes.join().expect("no panic");
         assert!(written > token, "{written:?} after {token:?}");
     });
-    // The writer has been there, so it is in nobody's way.
+    // The writer has had its turn, so it blocks no reader any more.
     wait_until("a read", TTL / 2, || try_read(&there).is_some());
 }
 
-/// Two clients with two threads each write all the time, until somebody has read.
+/// Two clients with two threads each write all the time, until the reader has read.
 fn a_waiting_reader_gets_in_between_writers(world: &mut World) {
     let [one, two, reader] = clients(world);
     let (has_read, waits_for_reader) = (AtomicBool::new(false), lock(&reader));
@@ -178,7 +178,7 @@ fn who_reads_cannot_write(world: &mut World) {
     for refused in [lock.write(), lock.try_write_for(TTL), lock.write_within(&cancelled)] {
         assert_eq!(refused.map(drop).expect_err("it reads").kind(), ErrorKind::WouldDeadlock);
     }
-    // That was about this thread alone.
+    // The refusals concern this thread alone.
     let others = read(&other);
     let again = read(&lock);
     assert_eq!((lock.read_hold_count(), lock.write_hold_count()), (2, 0));
@@ -204,7 +204,7 @@ fn who_writes_may_read_and_goes_on_reading(world: &mut World) {
     let downgraded = writer.downgrade();
     assert_eq!((lock.read_hold_count(), lock.write_hold_count()), (2, 0));
     assert!(!lock.is_write_locked_by_current_thread());
-    // The nodes are told by then, or a moment later.
+    // The nodes learn of the downgrade by then, or a moment later.
     let mut beside = None;
     wait_until("somebody reads beside it", TTL / 2, || {
         beside = try_read(&other);
@@ -222,14 +222,14 @@ fn who_writes_may_read_and_goes_on_reading(world: &mut World) {
     write(&lock).unlock().expect("nobody reads");
 }
 
-/// A reader that does not come back keeps writers out no longer than its own TTL, although another one reads for longer.
+/// A crashed reader blocks writers no longer than its own TTL, although another reader reads for longer.
 fn a_read_ends_by_itself(world: &mut World) {
     let [crashed, lives, writer] = clients(world);
     let leaked = lock(&crashed).ttl(SHORT_TTL).renewal(Renewal::Manual);
     let leaked = leaked.read().expect("a majority is healthy");
     let guard = read(&lock(&lives));
     assert_eq!(leaked.lost().recv_timeout(TTL), Ok(LossReason::Expired));
-    // The nodes' keys of it end a moment later.
+    // The nodes' keys of the crashed reader end a moment later.
     let key = world.key("orders/42");
     let its_end = format!("{{{key}}}:{}:rwlock_timeout:1", leaked.owner());
     wait_until("its keys have ended", TTL, || {
@@ -249,7 +249,7 @@ fn all_readers_are_forced_out(world: &mut World) {
     let operator = lock(&world.operator().locks);
     let guards =
         [one, two].map(|locks| (lock(&locks).read().expect("a majority is healthy"), locks));
-    // The nodes that no majority needed get them a moment later.
+    // The nodes that no majority needed get the reads a moment later.
     wait_until("both are known", TTL / 2, || {
         operator.holder().expect("a majority is healthy").holders().count() == 2
     });
@@ -294,7 +294,7 @@ fn the_nodes_have_the_layout_of_redisson(world: &mut World) {
         let mode = ("mode".to_owned(), mode.to_owned());
         let mut expected: Vec<_> = owners.chain([mode]).collect();
         expected.sort_unstable();
-        // The nodes that no majority needed get it a moment later.
+        // The nodes that no majority needed get the key a moment later.
         wait_until("each node has it", TTL / 2, || {
             let found = world.command_everywhere(&["HGETALL", &key]);
             found.iter().all(|found| fields(found) == expected)

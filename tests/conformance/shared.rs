@@ -1,4 +1,4 @@
-//! The promises of the kinds whose holders hold side by side.
+//! The promises of the kinds with several holders at a time.
 
 use crate::Promise;
 use crate::clients::{Client, unlock};
@@ -16,7 +16,7 @@ fn clients_hold_side_by_side(world: &mut World) {
             guard.check().expect("it is ours");
             assert!(guard.token().is_some(), "fencing is on");
         }
-        // Whoever goes first: the others hold on.
+        // The first two holders leave, and the last one keeps the lock.
         let [first, second, last] = held;
         unlock(vec![second, first]);
         assert!(rival.is_taken("orders/42"));

@@ -1,4 +1,4 @@
-//! A set of nodes in some state, and clients of it that want a kind of lock.
+//! A set of nodes in some state, and its clients that want a kind of lock.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::support::{access, wait_until};
 /// Long enough for a busy machine to keep every lock of a test alive.
 pub(crate) const TTL: Duration = Duration::from_secs(10);
 
-/// The longest that any test extends a lock for.
+/// The longest extension in any test.
 const LONGEST_TTL: Duration = Duration::from_secs(60);
 
 /// The shortest TTL that the node timeout allows, for the tests that wait for the end of a lock.
@@ -21,7 +21,7 @@ pub(crate) const SHORT_TTL: Duration = Duration::from_millis(2_000);
 
 const NODE_TIMEOUT: Duration = Duration::from_millis(1_000);
 
-/// How clients are set up.
+/// The set-up of clients.
 #[derive(Clone, Copy)]
 pub(crate) struct Variant {
     pub(crate) name: &'static str,
@@ -34,17 +34,17 @@ pub(crate) const VARIANTS: [Variant; 2] = [
     Variant { name: "bare_without_local_queues", prefix: "", local_queue: false },
 ];
 
-/// How many nodes there are, and what is wrong with some of them.
+/// The number of nodes, and the faults of some of them.
 #[derive(Clone, Copy)]
 pub(crate) struct Topology {
     pub(crate) name: &'static str,
     nodes: usize,
     dead: usize,
     hung: usize,
-    /// Whether the hung nodes stop before the first client connects to them, or after.
+    /// True if the hung nodes stop before the first client connects to them, false if after that.
     hung_first: bool,
-    /// Whether restarted nodes wait, as they do by default. The nodes of these worlds are fresh and have
-    /// forgotten nothing, so clients admit them, or do without.
+    /// True if restarted nodes have a quarantine, as by default. The nodes of these worlds are fresh and have
+    /// forgotten nothing, so clients admit them, or switch the quarantine off.
     quarantine: bool,
     start: fn(usize) -> Masters,
 }
@@ -80,17 +80,17 @@ pub(crate) const TOPOLOGIES: &[Topology] = &[
 ];
 
 impl Topology {
-    /// Those that hang come behind those that are dead.
+    /// The hung nodes, which follow the dead ones.
     fn hung(&self) -> Range<usize> {
         self.dead..self.dead + self.hung
     }
 }
 
-/// The user of operators.
+/// The user name of operators.
 const OPERATOR: &str = "operator";
 
-/// The servers of one topology, and a kind of lock. The faulty ones come first, where a client that asks one
-/// node after the other would meet them.
+/// The servers of one topology, and a kind of lock. The faulty servers come first, so that a client that asks one
+/// node after the other meets them.
 pub(crate) struct World {
     pub(crate) servers: Masters,
     pub(crate) kind: &'static dyn AnyKind,
@@ -114,13 +114,13 @@ impl World {
         Self { servers, kind, topology, variant }
     }
 
-    /// Another client, as another process would have it: with connections of its own.
+    /// Another client with connections of its own, like one of another process.
     pub(crate) fn client(&mut self) -> Client {
         Client::new(self.quorlock(self.kind), self.kind)
     }
 
-    /// Another client, whose locks exclude those of the world's kind: of that kind itself, if it is exclusive,
-    /// or else of the first one that is.
+    /// Another client, whose locks exclude those of the world's kind. They are of that kind if it is exclusive,
+    /// or else of the first exclusive kind.
     pub(crate) fn rival(&mut self) -> Rival {
         let is_exclusive = |kind: &&dyn AnyKind| kind.hold_class() == HoldClass::Exclusive;
         let all = [self.kind].into_iter().chain(KINDS.iter().copied());
@@ -128,12 +128,12 @@ impl World {
         Rival::new(self.quorlock(kind), kind, self.kind)
     }
 
-    /// Another client, which may do what operators need as well.
+    /// Another client, which also has an operator's permissions.
     pub(crate) fn operator(&mut self) -> Client {
         Client::new(self.client_of(OPERATOR), self.kind)
     }
 
-    /// A client that may do what every client needs, and what the kind needs; on real servers no more.
+    /// A client with the permissions that every client and the kind need. On real servers it has no more.
     pub(crate) fn quorlock(&mut self, kind: &dyn AnyKind) -> Quorlock {
         self.client_of(kind.label())
     }
@@ -175,7 +175,7 @@ impl World {
             .restart_quarantine(self.topology.quarantine)
     }
 
-    /// Whether threads of one client wait for each other without asking nodes.
+    /// Returns true if threads of one client wait for each other without asking nodes.
     pub(crate) fn has_local_queues(&self) -> bool {
         self.variant.local_queue
     }
@@ -190,22 +190,22 @@ impl World {
         self.healthy().map(|i| self.servers.command(i, command)).collect()
     }
 
-    /// The nodes that are well.
+    /// The healthy nodes.
     fn healthy(&self) -> Range<usize> {
         self.topology.dead + self.topology.hung..self.servers.len()
     }
 
-    /// The nodes that are well hang from now on.
+    /// Makes all healthy nodes hang.
     pub(crate) fn hang_healthy(&mut self) {
         self.healthy().for_each(|i| self.servers.hang(i));
     }
 
-    /// And are well again.
+    /// Ends the hang of the healthy nodes.
     pub(crate) fn resume_healthy(&mut self) {
         self.healthy().for_each(|i| self.servers.resume(i));
     }
 
-    /// Waits until no node holds a key; hung ones wake up for it.
+    /// Waits until no node has a key of a lock. Hung nodes wake up for it.
     pub(crate) fn end(mut self) {
         self.servers.wait_no_keys();
         self.topology.hung().for_each(|i| self.servers.resume(i));

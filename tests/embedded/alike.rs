@@ -1,4 +1,4 @@
-//! Whether two answers are the same, as far as they can be.
+//! Comparison of two answers, as far as they can be equal.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -7,18 +7,18 @@ use redis::Value;
 use crate::commands::Comparison;
 use crate::scripts::LONGEST_TTL;
 
-/// How long may pass between the two answers to one command, on a busy machine.
+/// The longest time between the two answers to one command, on a busy machine.
 pub(crate) const TOLERANCE_MS: u64 = 5_000;
 
 pub(crate) fn alike(one: &Value, other: &Value, comparison: Comparison) -> bool {
     match (one, other) {
-        // Of errors their class.
+        // Errors compare by their class.
         (Value::ServerError(one), Value::ServerError(other)) => one.code() == other.code(),
-        // So of those that a script has caught, and answers as text.
+        // So do errors that a script has caught, and returns as text.
         (Value::BulkString(one), Value::BulkString(other)) if one.starts_with(b"ERR ") => {
             other.starts_with(b"ERR ")
         }
-        // A script may have kept what its node's clock said.
+        // A script may have stored the time of its node's clock.
         (Value::Int(one), Value::Int(other)) if are_times(*one, *other) => true,
         (Value::BulkString(one), Value::BulkString(other)) if begin_with_times(one, other) => true,
         (Value::Int(one), Value::Int(other)) if comparison == Comparison::Time => {
@@ -51,7 +51,7 @@ pub(crate) fn alike(one: &Value, other: &Value, comparison: Comparison) -> bool 
     }
 }
 
-/// Whether both are times, or a time comes first, and nothing else differs.
+/// Returns true if both are times, or begin with a time and have the same rest.
 fn begin_with_times(one: &[u8], other: &[u8]) -> bool {
     let parts = |text: &[u8]| {
         let end = text.iter().position(|byte| *byte == b' ').unwrap_or(text.len());
@@ -65,8 +65,8 @@ fn number(text: &[u8]) -> Option<i64> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
-/// Whether both are milliseconds of the clock, and nearly the same: about now, or later by what random calls
-/// have as a TTL.
+/// Returns true if both are milliseconds of the clock, and nearly the same: about now, or later by at most the TTL of
+/// random calls.
 fn are_times(one: i64, other: i64) -> bool {
     const LIMIT: Duration = Duration::from_secs(48 * 60 * 60);
     let Ok(now) = SystemTime::now().duration_since(UNIX_EPOCH) else { return false };
@@ -77,12 +77,12 @@ fn are_times(one: i64, other: i64) -> bool {
     is_time(one) && is_time(other) && one.abs_diff(other) <= TOLERANCE_MS
 }
 
-/// A run id or a replication id, but not the zeros that stand for none.
+/// Returns true for a run id or a replication id, but not for the zeros that stand for none.
 fn is_id(bytes: &[u8]) -> bool {
     bytes.len() == 40 && bytes.iter().all(u8::is_ascii_hexdigit) && bytes.iter().any(|b| *b != b'0')
 }
 
-/// Whether the elements at `i` are the seconds of what TIME says. The microseconds follow.
+/// Returns true if the elements at `i` are the seconds of an answer to TIME. The microseconds follow.
 fn seconds(one: &[Value], other: &[Value], i: usize) -> bool {
     let [one, other] = [one, other].map(|list| match &list[i] {
         Value::BulkString(text) if text.len() == 10 => {
@@ -94,7 +94,7 @@ fn seconds(one: &[Value], other: &[Value], i: usize) -> bool {
     difference.is_some_and(|difference| difference <= TOLERANCE_MS / 1_000)
 }
 
-/// The values with groups of `elements` sorted; as they are, if that is no part of them.
+/// The values with groups of `elements` sorted, in order of the groups.
 fn in_order(values: &[Value], elements: usize) -> Vec<&Value> {
     let mut groups: Vec<_> = values.chunks(elements).collect();
     groups.sort_by_key(|group| format!("{group:?}"));

@@ -1,4 +1,4 @@
-//! Fixed sequences, to a real server and to an embedded node at a time.
+//! Fixed sequences, run on a real server and on an embedded node.
 
 use quorlock::embedded::Nodes;
 
@@ -7,8 +7,8 @@ use crate::differential::{Both, call};
 use crate::support::Server;
 use crate::support::lua::with_includes;
 
-/// Borders that chance rarely meets, and what it has found: a line for each sequence, with `;` between
-/// the commands and `~` for blanks within words.
+/// Edge cases that random sequences rarely reach, and those that they have found: a line for each sequence, with `;`
+/// between the commands and `~` for blanks within words.
 const BORDERS: &[&str] = &[
     "SET k v PXAT 4102444800000; PEXPIREAT k 4102444800000 GT; PEXPIREAT k 4102444800000 LT",
     "SET k v; PEXPIREAT k 4102444800000 GT; PTTL k; PEXPIREAT k 4102444800000 LT; PEXPIRETIME k",
@@ -58,8 +58,8 @@ const ACQUIRE: &str = include_str!("../../lua/mutex/acquire.lua");
 const CONFIRM: &str = include_str!("../../lua/mutex/confirm.lua");
 const EXTEND: &str = include_str!("../../lua/mutex/extend.lua");
 
-/// Numbers of grants up to the last one, and what is none: Lua counts in floating point, and chance
-/// never comes near the end.
+/// Numbers of grants up to the last one, and values that are no numbers: Lua counts in floating point, and random
+/// sequences never reach the end.
 #[test]
 fn the_numbers_of_grants_are_where_a_server_has_them() {
     const NUMBERS: [&str; 4] = ["1", "123456789012346", "2251799813685247", "2251799813685248"];

@@ -1,4 +1,4 @@
-//! A connection that shows answers as they came, errors included.
+//! A connection that returns answers unchanged, including errors.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use redis::{Client, Cmd, Connection, IntoConnectionInfo, RedisConnectionInfo, Re
 
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// Without the usual greeting by name, so that a node that hangs can be connected to.
+/// Connects without the usual greeting by name, which a hung node would not answer.
 pub(crate) fn connect(url: &str) -> Connection {
     let quietly = RedisConnectionInfo::default().set_skip_set_lib_name();
     let info = url.into_connection_info().expect("a URL").set_redis_settings(quietly);
@@ -16,12 +16,12 @@ pub(crate) fn connect(url: &str) -> Connection {
     connection
 }
 
-/// Runs a command; panics only if there is no answer.
+/// Runs a command. Panics only if no answer comes.
 pub(crate) fn run<T: AsRef<[u8]>>(connection: &mut Connection, words: &[T]) -> Value {
     try_run(connection, words).expect("it answers")
 }
 
-/// Runs a command. An error that a node answers is a value.
+/// Runs a command. An error reply of the node is a value.
 pub(crate) fn try_run<T: AsRef<[u8]>>(
     connection: &mut Connection,
     words: &[T],
@@ -34,7 +34,7 @@ pub(crate) fn try_run<T: AsRef<[u8]>>(
     connection.recv_response()
 }
 
-/// Reads nothing for a while: `None`. For nodes that are not to answer.
+/// Reads an answer, or returns `None` after `limit`. For nodes that must not answer.
 pub(crate) fn answer_within(connection: &mut Connection, limit: Duration) -> Option<Value> {
     connection.set_read_timeout(Some(limit)).expect("more than zero");
     let answer = connection.recv_response().ok();

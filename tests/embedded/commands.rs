@@ -1,30 +1,30 @@
-//! Random commands: mostly sensible, on few keys, so that they meet.
+//! Random commands: mostly sensible, on few keys, so that they affect each other.
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-/// How answers are compared.
+/// The way to compare two answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Comparison {
     Exact,
     /// The elements come in any order.
     Unordered,
-    /// So do pairs of them.
+    /// Pairs of elements come in any order.
     UnorderedPairs,
-    /// Numbers are times, which go on between the two calls.
+    /// Numbers are times, and time passes between the two calls.
     Time,
 }
 
-/// A command, and how its answers are compared.
+/// A command, and the comparison of its answers.
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
     pub(crate) words: Vec<Vec<u8>>,
     pub(crate) comparison: Comparison,
 }
 
-/// What the words of a command are drawn from. `k`: a key; `f`: a field or member; `v`: a value; `i`:
-/// an integer; `c`: mostly a small one; `s`: a score; `b`: a bound of scores; `t`: a time to live in milliseconds; `e`:
-/// one that may be wrong; `d`: a deadline; `p`: a pattern. Anything longer stands for itself; one of several with `|` between.
+/// The patterns of commands. `k`: a key; `f`: a field or member; `v`: a value; `i`: an integer; `c`: a mostly
+/// small integer; `s`: a score; `b`: a bound of scores; `t`: a time to live in milliseconds; `e`: a time to live that may be
+/// wrong; `d`: a deadline; `p`: a pattern. Any longer word stands for itself; `|` separates alternatives.
 const FAMILIES: &[&[&str]] = &[
     &[
         "SET k v",
@@ -160,7 +160,7 @@ const SCORES: &[&str] = &[
     "",
 ];
 const BOUNDS: &[&str] = &["-inf", "+inf", "0", "(0", "1", "(1", "1.5", "2", "-1", "(x", "nan"];
-/// Times to live that are long, past or wrong, but not such as end within the test.
+/// Times to live that are long, past or wrong, but none that ends within the test.
 const EXPIRIES: &[&str] = &[
     "0",
     "-1",
@@ -173,16 +173,16 @@ const EXPIRIES: &[&str] = &[
     "01",
     "1.5",
 ];
-/// Mostly to come, and some that are past.
+/// Deadlines, mostly in the future and some in the past.
 const DEADLINES: &[&str] =
     &["4102444800000", "4102444800000", "4102444800001", "4102448400000", "1500000000000", "-1"];
 pub(crate) const PATTERNS: &[&str] = &["*", "?", "l*k", "[a-b]", "[^a]", "lock", "\\a", "x*"];
 
-/// Where the words come from: the same ones for the same seed.
+/// The source of random words: the same words for the same seed.
 pub(crate) struct Source {
     random: StdRng,
     drawn: u64,
-    /// What most commands of a sequence come from, so that they meet.
+    /// The family of most commands in a sequence, so that they affect each other.
     family: Option<usize>,
 }
 
@@ -198,7 +198,7 @@ impl Source {
         self.random.random_range(0..end)
     }
 
-    /// Once in `n` times.
+    /// Returns true once in `n` times.
     pub(crate) fn once_in(&mut self, n: usize) -> bool {
         self.below(n) == 0
     }
@@ -215,7 +215,7 @@ impl Source {
         self.one(VALUES)
     }
 
-    /// Hours to live, and no two alike: how they compare must not depend on when they were set.
+    /// Hours to live, each time different: their order must not depend on the times when they are set.
     pub(crate) fn ttl(&mut self) -> String {
         self.drawn += 1;
         (10_000_000 * (1 + self.below(9) as u64) + self.drawn * 10_000).to_string()
@@ -233,14 +233,14 @@ impl Source {
             _ => Comparison::Exact,
         };
         if self.once_in(30) {
-            // Too few words, most often.
+            // Removes a word: most often, too few words are left.
             words.pop();
             if words.is_empty() {
                 words.push(b"GET".to_vec());
                 comparison = Comparison::Exact;
             }
         } else if self.once_in(50) && !words[0].ends_with(b"POP") {
-            // Not behind POP: a number of elements, which embedded nodes do not know.
+            // Adds a word, but not to POP: it would be a number of elements, which embedded nodes do not support.
             words.push(self.value().into());
         }
         if self.once_in(10) {

@@ -1,4 +1,4 @@
-//! Random sequences of commands and scripts, to a real server and to an embedded node at a time.
+//! Random sequences of commands and scripts, run on a real server and on an embedded node.
 
 use std::fmt::Write;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use crate::commands::{Call, Comparison, Source};
 use crate::scripts::{REPLICATION_ID, RUN_ID, Shipped, shipped};
 use crate::support::{Server, wait_until};
 
-/// How many sequences there are, and the seed of the first, if it is to be a certain one.
+/// The variables with the number of sequences, and with the seed of the first one, if it is given.
 const SEQUENCES: &str = "QUORLOCK_DIFFERENTIAL_SEQUENCES";
 const SEED: &str = "QUORLOCK_DIFFERENTIAL_SEED";
 const LENGTH: usize = 40;
@@ -38,13 +38,13 @@ fn embedded_nodes_answer_as_a_server_does() {
     for seed in first..first + count {
         errors += both.compare_sequence(seed, &scripts);
     }
-    // What fails alike everywhere would be compared for nothing.
+    // Calls that fail on both sides compare nothing.
     let calls = count * LENGTH as u64;
     assert!(errors * 2 < calls, "{errors} of {calls} calls failed on the server");
     println!("{count} sequences, {calls} calls, {errors} of them errors, {:?}", start.elapsed());
 }
 
-/// One of the two that are compared.
+/// One of the two sides of the comparison.
 struct Side {
     connection: Connection,
     run_id: Vec<u8>,
@@ -80,7 +80,7 @@ impl Side {
 pub(crate) struct Both {
     server: Side,
     node: Side,
-    /// What the present sequence has run.
+    /// The commands of the present sequence so far.
     pub(crate) history: String,
 }
 
@@ -90,7 +90,7 @@ impl Both {
         Self { server, node, history: String::new() }
     }
 
-    /// Answers how many calls the server refused.
+    /// Runs one sequence. Returns the number of calls that the server refused.
     fn compare_sequence(&mut self, seed: u64, scripts: &[Shipped]) -> u64 {
         self.history = format!("{SEED}={seed} {SEQUENCES}=1\n");
         let mut source = Source::new(seed);
@@ -111,7 +111,7 @@ impl Both {
 
     pub(crate) fn compare(&mut self, call: &Call) -> Value {
         for word in &call.words {
-            // The seed tells the rest of a long script.
+            // The seed reproduces the rest of a long script.
             let _ = write!(self.history, "{:.300} ", word.escape_ascii().to_string());
         }
         self.history.push('\n');
@@ -126,7 +126,7 @@ impl Both {
         server
     }
 
-    /// All that is left, by what each type is read with.
+    /// Compares all remaining keys, each with the reading command of its type.
     fn compare_data(&mut self) {
         let Value::Array(keys) = self.compare(&call("KEYS *", Comparison::Unordered)) else {
             panic!("KEYS answers a list");
@@ -154,7 +154,7 @@ pub(crate) fn call(text: &str, comparison: Comparison) -> Call {
     Call { words: text.split(' ').map(|word| word.as_bytes().to_vec()).collect(), comparison }
 }
 
-/// The one thing that sequences leave out, because it takes time.
+/// The expiry of keys, which the sequences leave out because it takes time.
 #[test]
 fn keys_end_in_both() {
     let server = Server::start();

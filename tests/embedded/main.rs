@@ -1,4 +1,4 @@
-//! Embedded nodes: that they answer as servers do, and that they can be treated as badly.
+//! Embedded nodes: they answer as servers do, and can have the same faults.
 
 #[path = "../support/mod.rs"]
 mod support;

@@ -1,4 +1,4 @@
-//! What can be done to embedded nodes, and what clients see of it.
+//! Faults of embedded nodes, and their effects on clients.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -12,7 +12,7 @@ use crate::client::{answer_within, connect, run, try_run};
 use crate::support::wait_until;
 
 const LIMIT: Duration = Duration::from_secs(10);
-/// Long enough for an answer to arrive that must not.
+/// Time in which a forbidden answer would arrive.
 const SILENCE: Duration = Duration::from_millis(50);
 
 fn bulk(text: &str) -> Value {
@@ -33,7 +33,7 @@ fn a_killed_node_answers_nobody_and_comes_back_on_its_port() {
     node.kill();
     try_run(&mut connection, &["PING"]).expect_err("it is closed");
     let url = node.url();
-    // A client of another kind greets its server first.
+    // The redis crate's client sends a greeting first.
     let greeting = redis::Client::open(url.as_str()).and_then(|client| client.get_connection());
     greeting.map(drop).expect_err("it is down");
 
@@ -82,14 +82,14 @@ fn a_hung_node_runs_later_what_it_has_received() {
         assert_eq!(answer_within(connection, SILENCE), None);
     }
     assert_eq!(node.keys(), Vec::<Vec<u8>>::new(), "nothing has run");
-    // Who has left meanwhile had sent it, all the same.
+    // The client has left meanwhile, but its command was sent.
     drop(before);
     node.resume();
     wait_until("both have run", LIMIT, || node.keys() == [b"a".to_vec(), b"b".to_vec()]);
     assert_eq!(run(&mut watcher, &["INCR", "a"]), Value::Int(2));
 }
 
-/// Also nothing that needs no data, and no reproach.
+/// The node does not even answer commands that need no data, or errors.
 #[test]
 fn a_hung_node_answers_nothing_at_all() {
     let nodes = one();
@@ -135,7 +135,7 @@ fn a_node_that_is_killed_while_it_hangs_runs_nothing() {
     assert_eq!(node.keys(), Vec::<Vec<u8>>::new());
 }
 
-/// As on a server: what was sent over it does not run any more.
+/// As on a server, commands sent over an ended connection do not run any more.
 #[test]
 fn a_connection_ends_another_one() {
     let nodes = one();
@@ -146,7 +146,7 @@ fn a_connection_ends_another_one() {
     let id = id.to_string();
     assert_eq!(run(&mut new, &["CLIENT", "KILL", "ID", &id]), Value::Int(1));
     assert_eq!(run(&mut new, &["CLIENT", "KILL", "ID", &id]), Value::Int(0), "it is gone");
-    // It may notice only when the answer does not come.
+    // The client may notice the end only when the answer does not come.
     let _ = old.send_packed_command(&redis::cmd("INCR").arg("k").get_packed_command());
     assert_eq!(answer_within(&mut old, LIMIT), None);
     assert_eq!(node.keys(), Vec::<Vec<u8>>::new());
@@ -253,7 +253,7 @@ fn the_nodes_of_a_client_live_as_long_as_it_does() {
     guard.unlock().expect("they still are");
 }
 
-/// A lock on three nodes outlives what may happen to one of them, and not what may happen to two.
+/// A lock on three nodes survives faults of one node, but not of two.
 #[test]
 fn locks_live_and_die_with_a_majority_of_nodes() {
     let nodes = Nodes::start(3).expect("ports are free");
@@ -266,7 +266,7 @@ fn locks_live_and_die_with_a_majority_of_nodes() {
     };
     let (one, other) = (client(), client());
     let guard = one.lock("orders/42").expect("all nodes are up");
-    // It is granted with the second answer, and two would not be enough for what comes.
+    // Two nodes grant the lock, but the test needs it on all three.
     let lock = b"quorlock:orders/42".to_vec();
     wait_until("all have it", LIMIT, || nodes.iter().all(|node| node.keys().contains(&lock)));
     let harms: [&dyn Fn(); 3] =

@@ -1,5 +1,5 @@
-//! The scripts that probe a node and check it, as stories: a server and an embedded node answer alike, but for who
-//! they are.
+//! The scripts that probe and check a node, as stories: a server and an embedded node answer alike, except for their
+//! identities.
 
 use quorlock::embedded::Nodes;
 use redis::{Connection, Value};
@@ -10,7 +10,7 @@ use crate::support::Server;
 const CHECK: &str = include_str!("../../lua/node/check.lua");
 const SCRIPT: &str = include_str!("../../lua/node/admit.lua");
 
-/// What a probe answers, with the identity as it was seen before.
+/// The answer to a probe, with the identity as it was seen before.
 fn probe(connection: &mut Connection, old: &str, new: &str, identity: &[String; 2]) -> Vec<Value> {
     let [run_id, repl_id] = identity;
     let answer = run(connection, &["EVAL", SCRIPT, "1", "mark", old, new, run_id, repl_id]);
@@ -26,7 +26,7 @@ fn text(value: &Value) -> String {
     }
 }
 
-/// A story of probes and changes, without what is different on every server.
+/// The answers to a sequence of probes and changes, without the fields that differ between servers.
 fn story(url: &str) -> Vec<Vec<Value>> {
     let mut connection = connect(url);
     let nobody = [String::new(), String::new()];
@@ -62,7 +62,7 @@ fn probes_of_embedded_nodes_are_as_probes_of_servers() {
     assert_eq!(changed, [false, false, true, false, true, false]);
 }
 
-/// Which checks find the node as it was seen.
+/// The results of checks: true if the check finds the node unchanged.
 fn checks(url: &str) -> Vec<bool> {
     let mut connection = connect(url);
     let first = probe(&mut connection, "", "", &[String::new(), String::new()]);

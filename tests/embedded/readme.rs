@@ -1,6 +1,6 @@
 use quorlock::{Error, OptionalGuard as _, Quorlock};
 
-/// The code under test: it gets its locks from outside.
+/// The code under test: it gets its locks as an argument.
 fn book(locks: &Quorlock, seat: &str) -> Result<bool, Error> {
     Ok(locks.try_lock(format!("seat/{seat}")).optional()?.is_some())
 }

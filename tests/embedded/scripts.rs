@@ -7,18 +7,18 @@ use std::time::Duration;
 use crate::commands::{Call, Comparison, PATTERNS, Source};
 use crate::support::lua::{named, with_includes};
 
-/// A script of `lua/`, and what its header says that it is called with.
+/// A script of `lua/`, with the keys and arguments that its header names.
 pub(crate) struct Shipped {
     source: String,
     keys: Vec<Times>,
     arguments: Vec<(Times, Argument)>,
 }
 
-/// How many of a key, or of an argument, a call has.
+/// The number of values that a call has for a key, or for an argument.
 #[derive(Clone, Copy)]
 enum Times {
     Once,
-    /// One for each name of the lock.
+    /// One value for each name of the lock.
     ForEachName,
 }
 
@@ -36,7 +36,7 @@ impl Times {
     }
 }
 
-/// The most names that a lock has here.
+/// The maximum of names that a lock has in these calls.
 const MOST_NAMES: usize = 3;
 
 #[derive(Clone, Copy)]
@@ -44,16 +44,16 @@ enum Argument {
     Milliseconds,
     RunId,
     ReplicationId,
-    /// Where a scan goes on: servers have keys in another order than embedded nodes.
+    /// The cursor of a scan: servers have their keys in another order than embedded nodes.
     Cursor,
     Pattern,
     Other,
 }
 
-/// What some calls of scripts have as milliseconds.
+/// The number of milliseconds in some calls of scripts.
 pub(crate) const LONGEST_TTL: Duration = Duration::from_millis(99_999_999_999_999);
 
-/// Stand for what each of the two nodes says of itself.
+/// Placeholders for the identity of each of the two nodes.
 pub(crate) const RUN_ID: &[u8] = b"<run id>";
 pub(crate) const REPLICATION_ID: &[u8] = b"<replication id>";
 
@@ -113,8 +113,8 @@ impl Argument {
     }
 }
 
-/// What scripts do with values: `E` is an expression, `L` a literal (how tables look as text is
-/// different each time, and as errors they end Redis 7.0), `N` a number, `K` a key, `C` and `P` calls.
+/// The patterns of scripts that process values: `E` is an expression, `L` a literal, `N` a number, `K` a key, `C` and `P` calls.
+/// (The text of a table is different each time, and as an error a table ends Redis 7.0.)
 const EXPRESSIONS: &[&str] = &[
     "E",
     "{E, E}",
@@ -220,7 +220,7 @@ const NUMBERS: &[&str] = &[
     "-1/0",
     "100000000000000000000",
 ];
-/// Commands of scripts. Those with answers in any order are left out, and those that tell a time.
+/// Commands of scripts, without those with answers in any order or with times in them.
 const COMMANDS: &[&str] = &[
     "'GET', K",
     "'SET', K, E",
@@ -310,7 +310,7 @@ impl Source {
         self.one(literals)
     }
 
-    /// Replaces the capital letters that stand alone.
+    /// Replaces the single capital letters of a template.
     fn fill(&mut self, template: &str, depth: usize) -> String {
         let mut filled = String::new();
         let bytes = template.as_bytes();

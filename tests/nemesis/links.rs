@@ -1,8 +1,8 @@
-//! The network between one worker and one master: a TCP proxy that loses, delays and holds back.
+//! The network between one worker and one master: a TCP proxy that loses, delays and holds back data.
 //!
-//! Two threads carry a connection, one each way, and sleep in `read` or before a closed gate. A closed gate is
-//! what a network does that loses packets: both ends go on, and the kernels keep what was written. What was
-//! written before is delivered when the gate opens, also over a connection that its client has closed meanwhile.
+//! Two threads carry a connection, one each way. They sleep in `read` or at a closed gate. A closed gate acts like
+//! a network that loses packets: both ends go on, and the kernels keep what was written. The gate delivers
+//! that data when it opens, also over a connection that its client has closed meanwhile.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -12,18 +12,18 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-/// What happens to what is on its way.
+/// The treatment of data on its way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Conditions {
     /// Nothing reaches the master.
     pub(crate) requests_lost: bool,
-    /// Nothing comes back from it.
+    /// Nothing comes back from the master.
     pub(crate) answers_lost: bool,
     /// Connections are closed at once.
     pub(crate) refused: bool,
-    /// Both ways.
+    /// The delay of each way.
     pub(crate) delay: Duration,
-    /// Nothing reaches the master over the connections that there are now; new ones work.
+    /// Nothing reaches the master over the present connections. New connections work.
     pub(crate) requests_held: bool,
 }
 
@@ -74,7 +74,7 @@ impl Link {
                     return;
                 }
                 let number = serving.next.fetch_add(1, Ordering::SeqCst);
-                // What cannot be carried is closed, as by a host that is out of resources.
+                // A connection that cannot be carried is closed, as by a host that is out of resources.
                 let _: io::Result<()> = carry(&serving, client, number, master);
             }
         })?;
@@ -85,7 +85,7 @@ impl Link {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    /// Has these conditions hold from now on.
+    /// Sets the conditions from now on.
     pub(crate) fn set(&self, conditions: Conditions) {
         let next = self.gate.next.load(Ordering::SeqCst);
         let mut state = self.gate.lock();
@@ -132,10 +132,10 @@ fn carry(gate: &Arc<Gate>, client: TcpStream, number: u64, master: u16) -> io::R
     for (way, from, to) in ways {
         let gate = Arc::clone(gate);
         thread::Builder::new().name("link".to_owned()).spawn(move || {
-            // An error is a connection that one of both ends has closed.
+            // An error means that one of the two ends has closed the connection.
             let _: io::Result<()> = gate.pump(way, number, &from, &to);
             let _ = gate.pass(way, number);
-            // What is on its way back may still arrive, if it is the client that has closed.
+            // Answers on their way may still arrive if it was the client that closed.
             let _ = to.shutdown(Shutdown::Write);
             if way == Way::Answers {
                 gate.lock().open.remove(&number);
@@ -145,7 +145,7 @@ fn carry(gate: &Arc<Gate>, client: TcpStream, number: u64, master: u16) -> io::R
     Ok(())
 }
 
-/// No connection has such a number.
+/// Numbers that no connection has.
 const REFUSED: u64 = u64::MAX - 1;
 const ENDED: u64 = u64::MAX;
 
@@ -178,7 +178,7 @@ impl Gate {
         }
     }
 
-    /// Waits until the gate is open. `false` if the connection is to be closed instead.
+    /// Waits until the gate is open. Returns `false` if the connection must be closed instead.
     fn pass(&self, way: Way, number: u64) -> bool {
         let stops = |state: &mut State| !state.is_closed(number) && state.stops(way, number);
         let state = self.changed.wait_while(self.lock(), stops);
@@ -194,7 +194,7 @@ impl State {
     fn close_below(&mut self, number: u64) {
         self.closed_below = number;
         for stream in std::mem::take(&mut self.open).into_values().flatten() {
-            // It may be closed already.
+            // The stream may be closed already.
             let _ = stream.shutdown(Shutdown::Both);
         }
     }

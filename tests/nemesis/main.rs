@@ -1,25 +1,25 @@
 //! The nemesis: faults of all kinds against real masters and client processes, and a witness that does not trust
 //! the library. Named after the part of Jepsen that makes the faults.
 //!
-//! As a test it runs for half a minute. As a program it runs for as long as it is told, and exits with 1 if it
+//! As a test it runs for half a minute. As a program it runs for the given time, and exits with 1 if it
 //! has seen a violation:
 //!
 //! ```text
 //! cargo test --release --test nemesis -- --seconds 600
 //! ```
 //!
-//! | argument | what it says |
+//! | argument | meaning |
 //! |---|---|
-//! | `--seconds N` | for how long there are faults |
-//! | `--seed N` | which faults; random, and printed |
+//! | `--seconds N` | duration of the faults |
+//! | `--seed N` | seed of the faults; random by default, and printed |
 //! | `--client NAME` | `right`, or one that is wrong: `single`, `no-quarantine`, `fallback` |
-//! | `--script NAME` | instead of `--seconds`: the faults that find out that client, and not chance |
+//! | `--script NAME` | instead of `--seconds`: the scripted faults that expose this client |
 //! | `--masters N`, `--workers N`, `--threads N` | 5 masters, 4 workers with 3 threads each |
-//! | `--names N` | how many names there are, for which locks of all kinds contend; 4 |
+//! | `--names N` | number of names, for which locks of all kinds contend; 4 |
 //! | `--max-ttl-ms N` | the longest TTL, and so the length of a quarantine; 3000 |
 //! | `--apart` | one fault at a time, so that each outage has one cause |
-//! | `--beyond` | more faults at a time than the guarantees cover; violations are printed, and no failure |
-//! | `--judge FILE` | instead of `--seconds`: judges a history that was kept, by the rules that the other arguments make |
+//! | `--beyond` | more faults at a time than the guarantees cover; violations are printed, and do not fail the run |
+//! | `--judge FILE` | instead of `--seconds`: judges a history that was kept, by the rules of the other arguments |
 //! | `--picture FILE` | draws the run, as SVG |
 
 mod checks;
@@ -77,7 +77,7 @@ fn tests() -> ExitCode {
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
-/// How long the test has faults by chance.
+/// Duration of the random faults in the test.
 const SHORT: Duration = Duration::from_secs(20);
 
 fn withstands_all() -> Result<(), Failed> {

@@ -1,4 +1,4 @@
-//! Which faults there are to be, and when: a pure function of a seed, or a script.
+//! The faults and their times: a pure function of a seed, or a script.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -9,10 +9,10 @@ use rand::{RngExt, SeedableRng};
 
 use crate::links::Conditions;
 
-/// Something that is done to masters, workers or the network, and undone later.
+/// A disturbance of masters, workers or the network, which is undone later.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// Killed, and back with nothing or with what it had on disk.
+    /// The master is killed, and comes back empty or with its data on disk.
     KillMaster {
         master: usize,
         empty: bool,
@@ -23,7 +23,7 @@ pub(crate) enum Fault {
     Flush {
         master: usize,
     },
-    /// Its wall clock is so many milliseconds ahead of ours.
+    /// The master's wall clock is this many milliseconds ahead of ours.
     SetClock {
         master: usize,
         ahead_ms: i64,
@@ -34,7 +34,7 @@ pub(crate) enum Fault {
     KillWorker {
         worker: usize,
     },
-    /// The links of one worker, or of all, to some of the masters.
+    /// A disturbance of the links from one worker, or from all, to some of the masters.
     Network {
         worker: Option<usize>,
         masters: BTreeSet<usize>,
@@ -42,7 +42,7 @@ pub(crate) enum Fault {
     },
 }
 
-/// A fault, its time since the beginning, and how long it lasts.
+/// A fault, its time since the beginning of the run, and its duration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Planned {
     pub(crate) at: Duration,
@@ -50,24 +50,24 @@ pub(crate) struct Planned {
     pub(crate) fault: Fault,
 }
 
-/// What a plan is made for.
+/// The limits of a plan.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Extent {
     pub(crate) seed: u64,
-    /// All faults are healed by then.
+    /// The time by which all faults are healed.
     pub(crate) until: Duration,
     pub(crate) masters: usize,
     pub(crate) workers: usize,
     pub(crate) max_ttl: Duration,
-    /// The clocks of masters can be set.
+    /// True if the clocks of masters can be set.
     pub(crate) clocks: bool,
-    /// One fault after the other, each when the one before has no effect any more.
+    /// Faults come one after the other. Each begins when the one before has no effect any more.
     pub(crate) apart: bool,
-    /// More than the guarantees cover.
+    /// The plan exceeds the guarantees.
     pub(crate) beyond: bool,
 }
 
-/// A fault of the list that a plan draws from.
+/// A fault in the list that a plan draws from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Draw {
     KillEmpty,
@@ -89,7 +89,7 @@ enum Draw {
     MasterCutOff,
 }
 
-/// For masters and links. The clocks have turns of their own, since nothing else may be wrong meanwhile.
+/// Draws for masters and links. The clocks have periods of their own, since no other fault is allowed during them.
 const MASTERS_AND_LINKS: [Draw; 11] = [
     Draw::KillEmpty,
     Draw::KillWithData,
@@ -106,19 +106,19 @@ const MASTERS_AND_LINKS: [Draw; 11] = [
 const CLOCKS: [Draw; 3] = [Draw::SmallStep, Draw::Forward, Draw::Back];
 const WORKERS: [Draw; 3] = [Draw::StopWorkerShortly, Draw::StopWorkerLong, Draw::KillWorker];
 
-/// For so long there are other faults, and then a clock is set.
+/// Duration of the other faults between two clock faults.
 const BETWEEN_CLOCKS: Duration = Duration::from_secs(10);
 
-/// A master that is back is found by its clients within this time.
+/// Time within which clients find a master that is back.
 pub(crate) const RECONNECT: Duration = Duration::from_secs(2);
 
 /// Steps below the clock tolerance, which is 100 ms.
 const SMALL_STEPS_MS: [i64; 4] = [60, 80, -60, -80];
 const LARGE_STEPS_MS: [i64; 4] = [400, 2_500, 30_000, 3_600_000];
 
-/// Random faults. At any time at most a minority of the masters is impaired: down, hung, cut off from all, or not
-/// yet through its quarantine. While a clock is wrong nothing else is with masters or network, for the
-/// guarantees say so. `beyond` goes without these rules.
+/// Random faults. At any time at most a minority of the masters is impaired: down, hung, cut off from all, or
+/// still in quarantine. While a clock is wrong, no master or network has another fault, since the
+/// guarantees exclude that. `beyond` ignores these rules.
 pub(crate) fn random(extent: Extent) -> Vec<Planned> {
     let mut planner = Planner {
         extent,
@@ -156,7 +156,7 @@ pub(crate) fn random(extent: Extent) -> Vec<Planned> {
     plan
 }
 
-/// A quarantine lies between two of them, and time to recover.
+/// Two faults are separated by a quarantine and time to recover.
 fn one_by_one(planner: &mut Planner) -> Vec<Planned> {
     let mut all = Deck::of(&[&MASTERS_AND_LINKS[..], &WORKERS, &CLOCKS].concat());
     let mut plan = Vec::new();
@@ -168,10 +168,10 @@ fn one_by_one(planner: &mut Planner) -> Vec<Planned> {
     plan
 }
 
-/// The contenders are at work by then.
+/// Time by which the contenders are at work.
 const BEGIN: Duration = Duration::from_millis(500);
 
-/// Draws in random order, each of which comes as often as the others.
+/// Draws in random order. Each comes as often as the others.
 struct Deck {
     all: Vec<Draw>,
     left: Vec<Draw>,
@@ -182,7 +182,7 @@ impl Deck {
         Self { all: all.to_vec(), left: Vec::new() }
     }
 
-    /// The one that has waited longest and fits now. If none does, one will when another fault is over.
+    /// The draw that has waited longest and fits now. If none fits, one will when another fault is over.
     fn draw(&mut self, planner: &mut Planner, at: Duration) -> Option<Planned> {
         if self.left.len() <= self.all.len() / 2 {
             let mut more = self.all.clone();
@@ -197,7 +197,7 @@ impl Deck {
     }
 }
 
-/// What is impaired until when.
+/// The impaired masters, workers and networks, with the end of each impairment.
 struct Planner {
     extent: Extent,
     chance: StdRng,
@@ -212,7 +212,7 @@ impl Planner {
         Duration::from_millis(self.chance.random_range(from..=to))
     }
 
-    /// A time from a part of the longest TTL to a multiple of it, in per cent.
+    /// A random time in per cent of the longest TTL.
     fn ttls(&mut self, from: u32, to: u32) -> Duration {
         self.extent.max_ttl * self.chance.random_range(from..=to) / 100
     }
@@ -248,7 +248,7 @@ impl Planner {
                 (lasts, Fault::KillWorker { worker: self.worker(at, lasts)? })
             }
             Draw::MasterCutOff => {
-                // Links have one set of conditions at a time.
+                // A link has one set of conditions at a time.
                 if self.networks.iter().any(|until| *until > at) {
                     return None;
                 }
@@ -265,7 +265,7 @@ impl Planner {
         (at + lasts <= self.extent.until).then_some(Planned { at, lasts, fault })
     }
 
-    /// One that may be impaired until then.
+    /// A random master that may be impaired from `at` until `until`.
     fn master(&mut self, at: Duration, until: Duration) -> Option<usize> {
         let impaired = self.masters.iter().filter(|until| **until > at).count();
         let may =
@@ -281,7 +281,7 @@ impl Planner {
         if !self.extent.clocks || (others && !self.extent.beyond) {
             return None;
         }
-        // All clients read each clock once a second; a step that is undone before is not noticed.
+        // All clients read each clock once a second; a step that is undone before a reading is not noticed.
         let lasts = Duration::from_millis(1_500) + self.ttls(10, 60);
         let is_small = steps == SMALL_STEPS_MS;
         let quarantine = if is_small { Duration::ZERO } else { self.extent.max_ttl };
@@ -292,7 +292,7 @@ impl Planner {
         Some((lasts, Fault::SetClock { master, ahead_ms }))
     }
 
-    /// Some go on at any time.
+    /// A random worker. Some workers run at any time.
     fn worker(&mut self, at: Duration, lasts: Duration) -> Option<usize> {
         let free: Vec<_> = (0..self.workers.len()).filter(|it| self.workers[*it] <= at).collect();
         if free.len() <= self.workers.len() / 2 {
@@ -316,7 +316,7 @@ impl Planner {
             Draw::RequestsLost => conditions.requests_lost = true,
             Draw::AnswersLost => conditions.answers_lost = true,
             Draw::Refused => conditions.refused = true,
-            // Up to more than the node timeout, which is 200 ms, both ways together.
+            // Both ways together may exceed the node timeout, which is 200 ms.
             Draw::Delayed => conditions.delay = self.millis(5, 130),
             Draw::HeldBack => {
                 conditions.requests_held = true;
@@ -336,7 +336,7 @@ impl Planner {
 }
 
 impl Fault {
-    /// What it is called in the report.
+    /// The name of the fault in the report.
     pub(crate) fn kind(&self) -> String {
         match self {
             Self::KillMaster { empty: true, .. } => "master killed, back empty".to_owned(),
@@ -365,7 +365,8 @@ impl Fault {
         }
     }
 
-    /// Returns true if a master may have forgotten locks by it, or its clock says so: it is in quarantine afterwards.
+    /// Returns true if the fault may make a master forget locks, or its clock suggests it. Such a master is in quarantine
+    /// afterwards.
     pub(crate) fn forgets(&self) -> bool {
         match self {
             Self::KillMaster { .. } | Self::Flush { .. } => true,
@@ -374,7 +375,7 @@ impl Fault {
         }
     }
 
-    /// Whom it concerns, with words that the judge reads.
+    /// The target of the fault, in words that the judge reads.
     pub(crate) fn target(&self) -> String {
         match self {
             Self::KillMaster { master, .. }

@@ -1,5 +1,5 @@
-//! How soon the masters answer, measured over no link and by no client of the library. On a busy machine a master may be as
-//! slow as under a fault, and clients that wait for it are not to blame.
+//! Response times of the masters, measured over no link and by no client of the library. On a busy machine a master may be
+//! as slow as under a fault, and the clients that wait for it are not to blame.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -10,26 +10,26 @@ use std::time::{Duration, Instant};
 
 use crate::witness::{Client, Event};
 
-/// How often each master is asked.
+/// Time between two probes of a master.
 const EVERY: Duration = Duration::from_millis(100);
 
 /// A request of a client takes as long again, in both directions. Two of them are as long as the default node timeout.
 const SLOW: Duration = Duration::from_millis(50);
 
-/// A master that answers nothing for so long is asked anew.
+/// A master that has not answered for this long is asked over a new connection.
 const LIMIT: Duration = Duration::from_secs(1);
 
-/// It writes, as a grant does, so the answer waits for the disk.
+/// A write, as a grant is, so that the answer waits for the disk.
 const REQUEST: &[u8] = b"*3\r\n$3\r\nSET\r\n$13\r\nnemesis-probe\r\n$1\r\n1\r\n";
 
-/// A thread for each master, until this is dropped.
+/// One probing thread per master, until this is dropped.
 pub(crate) struct Probes {
     over: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Probes {
-    /// Asks the masters at these ports of this machine, and tells `witness` of each answer that came late.
+    /// Starts to probe the masters at these ports of this machine. Reports each late answer to `witness`.
     pub(crate) fn start(ports: &[u16], witness: &str) -> io::Result<Self> {
         let mut probes = Self { over: Arc::default(), threads: Vec::new() };
         for (master, port) in ports.iter().enumerate() {
@@ -41,7 +41,7 @@ impl Probes {
                     let began = Instant::now();
                     let answered = ask(&mut connection, address);
                     let took = began.elapsed();
-                    // One that is down answers at once, and there is a fault.
+                    // A master that is down refuses at once, which is a fault and not slowness.
                     let is_slow = took >= SLOW && (answered.is_ok() || took >= LIMIT);
                     if is_slow && witness.tell(&Event::Slow { master, took }).is_err() {
                         return;
@@ -62,13 +62,13 @@ impl Drop for Probes {
     fn drop(&mut self) {
         self.over.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
-            // A panic of it is told where it happened.
+            // The panic message of the thread has been printed already.
             let _ = thread.join();
         }
     }
 }
 
-/// Asks once, over a new connection if there is none.
+/// Probes the master once, over a new connection if none is open.
 fn ask(connection: &mut Option<TcpStream>, address: SocketAddr) -> io::Result<()> {
     let stream = match connection {
         Some(stream) => stream,

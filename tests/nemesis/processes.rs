@@ -1,4 +1,4 @@
-//! The processes of a run: the witness and the workers, which are this program once more, in a role.
+//! The processes of a run: the witness and the workers. Both are this program, started again in a role.
 
 use std::env;
 use std::io::{self, BufRead, BufReader};
@@ -13,18 +13,18 @@ use crate::support::reaper;
 use crate::witness::Server;
 use crate::worker::{self, Failure, Settings};
 
-/// Names the role of a process.
+/// The environment variable that names the role of a process.
 const ROLE: &str = "NEMESIS_ROLE";
 const WITNESS: &str = "witness";
 const WORKER: &str = "worker";
-/// Where the witness keeps its history.
+/// The environment variable with the folder of the witness's history.
 const FOLDER: &str = "NEMESIS_FOLDER";
 
 /// Generous, for busy machines.
 const LIMIT: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(2);
 
-/// What this process does if it is one of a run; `None` if it is none.
+/// Plays the role of this process. Returns `None` if the process has none.
 pub(crate) fn play() -> Option<Result<(), Failure>> {
     let role = env::var(ROLE).ok()?;
     Some(match role.as_str() {
@@ -61,14 +61,14 @@ impl Process {
         Self::start(&settings.worker, WORKER, program.envs(settings.to_env()))
     }
 
-    /// A worker that is to fail, and prints nothing of it.
+    /// Starts a worker that is expected to fail, and discards its output.
     pub(crate) fn silent_worker(settings: &Settings) -> io::Result<Self> {
         let mut program = Command::new(env::current_exe()?);
         let silent = program.envs(settings.to_env()).stderr(Stdio::null());
         Self::start(&settings.worker, WORKER, silent)
     }
 
-    /// The witness, and where it listens.
+    /// Starts the witness. Returns the process and its address.
     pub(crate) fn witness(folder: &Path) -> Result<(Self, String), Failure> {
         let folder = folder.to_str().ok_or("the path of the temporary files is no text")?;
         let mut program = Command::new(env::current_exe()?);
@@ -82,7 +82,7 @@ impl Process {
         }
     }
 
-    /// Stops it where it is; returns once it has stopped.
+    /// Stops the process. Returns once it has stopped.
     pub(crate) fn stop(&self) -> Result<(), Failure> {
         let pid = Pid::from_child(&self.child);
         kill_process(pid, Signal::STOP)?;
@@ -105,7 +105,7 @@ impl Process {
         Ok(self.child.kill()?)
     }
 
-    /// Fails if it has ended, well or not.
+    /// Fails if the process has ended, with success or not.
     pub(crate) fn expect_running(&mut self) -> Result<(), Failure> {
         match self.child.try_wait()? {
             None => Ok(()),
@@ -113,7 +113,7 @@ impl Process {
         }
     }
 
-    /// Waits until it has ended by itself, and well.
+    /// Waits until the process has ended by itself. Fails if it did not succeed.
     pub(crate) fn finish(mut self) -> Result<(), Failure> {
         let began = Instant::now();
         let status = loop {

@@ -1,4 +1,4 @@
-//! The program for long runs: its arguments, and what it prints.
+//! The program for long runs: its arguments and its output.
 
 #![allow(clippy::print_stdout, reason = "a program tells how it goes on, and how it went")]
 
@@ -15,7 +15,7 @@ use crate::scripts::{SCRIPTS, Script};
 use crate::witness::History;
 use crate::worker::{Failure, clients};
 
-/// What the arguments ask for.
+/// The parsed arguments.
 struct Arguments {
     options: Options,
     seconds: u64,
@@ -41,7 +41,7 @@ impl Default for Options {
     }
 }
 
-/// Runs as the arguments say, and returns whether that went well. `None` if they are those of a test program.
+/// Runs as the arguments say. Returns true if the run is good, and `None` if the arguments are those of a test program.
 pub(crate) fn from_args() -> Option<Result<bool, Failure>> {
     let given: Vec<String> = env::args().skip(1).collect();
     let is_program =
@@ -114,7 +114,7 @@ fn tell(at: Duration, what: &str) {
     println!("{:8.2} s  {what}", at.as_secs_f64());
 }
 
-/// What the guarantees cover, for so long.
+/// The extent of a plan that the guarantees cover, until that time.
 pub(crate) fn extent(options: &Options, until: Duration) -> Extent {
     Extent {
         seed: options.seed,

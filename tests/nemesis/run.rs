@@ -17,7 +17,7 @@ use crate::support::reaper::Folder;
 use crate::witness::{Client, Event, History, Phase};
 use crate::worker::{Failure, Settings, clients};
 
-/// What a run is made of.
+/// The set-up of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
     pub(crate) client: String,
@@ -27,14 +27,14 @@ pub(crate) struct Options {
     pub(crate) threads: usize,
     pub(crate) names: usize,
     pub(crate) max_ttl: Duration,
-    /// Each contender holds its locks for the longest TTL, and does not renew them: for scripts, which are over
-    /// before there are many grants, and before everybody can have got a lock again.
+    /// Each contender holds its locks for the longest TTL, and does not renew them. For scripts: they are over
+    /// before there are many grants, and before every contender can have got a lock again.
     pub(crate) long_holds: bool,
 }
 
 impl Options {
     pub(crate) fn rules(&self, tokens: bool) -> Rules {
-        // Twice the longest TTL, and a quarantine.
+        // Twice the longest TTL, and a quarantine, which is as long.
         let recovery = (!self.long_holds).then_some(self.max_ttl * 3);
         let (kinds, grants_a_second) = if self.long_holds { (0, 0.0) } else { (KINDS.len(), 2.0) };
         let (masters, max_ttl) = (self.masters, self.max_ttl);
@@ -45,25 +45,25 @@ impl Options {
     }
 }
 
-/// All that runs. Its parts end with it.
+/// All running parts. They end when this is dropped.
 struct World {
     masters: Servers,
-    /// By worker and master.
+    /// The links, by worker and master.
     links: Vec<Vec<Link>>,
     workers: Vec<Process>,
     settings: Vec<Settings>,
     driver: Client,
-    /// They end before the masters, and before the witness.
+    /// The probes end before the masters and the witness.
     probes: Option<Probes>,
     folder: Folder,
     _witness: Process,
 }
 
-/// How long masters that are new may take to be admitted.
+/// Time limit for the admission of new masters.
 const ADMISSION: Duration = Duration::from_secs(30);
 
-/// Makes the faults of the plan in a new world, and judges what the witness has seen. A history that shows a
-/// violation of the right client is kept, and `progress` is told where.
+/// Makes the faults of the plan in a new world, and judges the history. If it shows a violation by the right client,
+/// the history is kept, and `progress` gets its path.
 pub(crate) fn run(
     options: &Options,
     plan: &[Planned],
@@ -99,13 +99,13 @@ pub(crate) fn run(
     Ok(verdict)
 }
 
-/// The beginnings and ends of all faults, in their order.
+/// The beginnings and ends of all faults, by time.
 fn steps(plan: &[Planned]) -> Vec<(Duration, usize, bool)> {
     let both = plan.iter().enumerate().flat_map(|(id, planned)| {
         [(planned.at, id, true), (planned.at + planned.lasts, id, false)]
     });
     let mut steps: Vec<_> = both.collect();
-    // A fault of no length begins before it ends.
+    // A fault without length still begins before it ends.
     steps.sort_by_key(|(at, id, begins)| (*at, *id, !begins));
     steps
 }
@@ -113,7 +113,7 @@ fn steps(plan: &[Planned]) -> Vec<(Duration, usize, bool)> {
 impl World {
     fn start(options: &Options) -> Result<Self, Failure> {
         let folder = Folder::create("quorlock-nemesis")?;
-        // What was granted is on disk when the answer goes out, so that a restart with data is one.
+        // A grant is on disk before its answer is sent, so that a restart with data loses none.
         let to_disk = ["--appendonly", "yes", "--appendfsync", "always"];
         let masters = Servers::start_with_clocks_and(options.masters, &to_disk)
             .unwrap_or_else(|| Servers::start_with(options.masters, &to_disk));
@@ -199,12 +199,12 @@ impl World {
         }
     }
 
-    /// Waits until each contender has got a lock, if they have to, or until that took too long.
+    /// Waits until each contender has got a lock, if the rules demand that, or until the limit is over.
     fn recover(&mut self, rules: &Rules) -> Result<(), Failure> {
         let Some(limit) = rules.recovery else { return Ok(()) };
         let began = Instant::now();
         while began.elapsed() < limit {
-            // It also has the witness complete its file.
+            // The event also makes the witness flush its file.
             self.driver.tell(&Event::Enter { phase: Phase::Recover })?;
             let history = history(&self.folder)?;
             let faults = faults::faults(&history, &[], &[]);
@@ -216,15 +216,15 @@ impl World {
         Ok(())
     }
 
-    /// Returns where the history is, which is complete.
+    /// Ends the run. Returns the folder of the complete history.
     fn end(mut self) -> Result<Folder, Failure> {
         self.workers.iter_mut().try_for_each(Process::expect_running)?;
         drop(self.probes.take());
         self.driver.tell(&Event::Enter { phase: Phase::End })?;
-        // A master that is down can keep nobody from ending.
+        // A master that is down cannot prevent a worker from ending.
         let ended: Result<(), Failure> = self.workers.into_iter().try_for_each(Process::finish);
         ended.map_err(|error| format!("{error}; {}", pending(&self.folder)))?;
-        // All that was told by the contenders' ends is in the file then.
+        // After this event the file has all that the contenders reported until their ends.
         self.driver.tell(&Event::Enter { phase: Phase::End })?;
         Ok(self.folder)
     }
@@ -232,7 +232,7 @@ impl World {
 
 const LOOK: Duration = Duration::from_millis(500);
 
-/// The calls that have not come to an end, as far as the witness has written them down.
+/// The calls without an end, as far as the witness has written them down.
 fn pending(folder: &Folder) -> String {
     let calls = match history(folder) {
         Ok(history) => calls(&history),
@@ -249,10 +249,10 @@ fn pending(folder: &Folder) -> String {
     if waits.is_empty() { "no call is pending".to_owned() } else { waits.join("; ") }
 }
 
-/// The history that the witness writes in its folder.
+/// The history in the witness's folder.
 fn history(folder: &Folder) -> std::io::Result<History> {
     History::read(&folder.join(HISTORY))
 }
 
-/// The file of the witness.
+/// The name of the witness's file.
 const HISTORY: &str = "history";

@@ -1,4 +1,4 @@
-//! Many threads in several processes, and one number in a file, with the last holder's token.
+//! Many threads in several processes count up one number in a file, which also has the last holder's token.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -13,11 +13,11 @@ use crate::support::reaper::Folder;
 use crate::support::{Server, Servers, wait_until};
 
 const PROCESSES: usize = 4;
-/// In each process.
+/// The number of threads in each process.
 const THREADS: usize = 4;
 
 pub(crate) fn counter_in_a_file_loses_no_update() {
-    // So many that each process has several turns.
+    // Enough for several turns of each process.
     let total = if long() { 40_000 } else { 8_000 };
     let servers = Servers::start(5);
     let counted = count_in_processes(&roles::COUNT, &servers, total);
@@ -25,13 +25,13 @@ pub(crate) fn counter_in_a_file_loses_no_update() {
     servers.wait_no_keys();
 }
 
-/// The tooth of the test above: what it counts with is a race indeed.
+/// The mutation test of the one above: the counting itself is a race.
 ///
-/// No single run must lose an update; on a machine with one processor or a busy one it may go
-/// well. Any number of runs going well means that nothing ran at the same time.
+/// A single run need not lose an update: on a machine with one processor, or on a busy one, it may go
+/// well. If all runs go well, no two processes ran at the same time.
 pub(crate) fn without_the_lock_updates_are_lost() {
     const TOTAL: usize = 4_000;
-    // They are named to the helpers, which do not ask them.
+    // The helpers get the server's address, but do not use it.
     let servers = Servers::start(1);
     let start = Instant::now();
     let mut runs = 0;
@@ -44,10 +44,10 @@ pub(crate) fn without_the_lock_updates_are_lost() {
     panic!("{runs} runs without a lock have lost no update");
 }
 
-/// Each of them comes back with its data, and before the next one goes all processes have found it
-/// again: so there is a majority all the time, and it knows who holds the lock.
+/// Each master comes back with its data. All processes have found it again before the next one
+/// goes. So there is always a majority that knows the lock's holder.
 pub(crate) fn counter_in_a_file_loses_no_update_while_masters_restart() {
-    // So many that several masters can go and come back meanwhile.
+    // Enough for several masters to go and come back meanwhile.
     let total = if long() { 100_000 } else { 32_000 };
     let mut servers = Servers::start_with(5, &["--appendonly", "yes", "--appendfsync", "always"]);
     let mut counting = Counting::start(&roles::COUNT, &servers, total);
@@ -61,7 +61,7 @@ pub(crate) fn counter_in_a_file_loses_no_update_while_masters_restart() {
         });
         servers[victim].restart_with_data();
         wait_until("all processes to find it again", PROMPT, || {
-            // And the one that asks.
+            // One connection is that of the test itself.
             clients(&servers[victim]) > PROCESSES || counting.has_ended()
         });
         restarts += 1;
@@ -75,13 +75,13 @@ fn clients(server: &Server) -> usize {
     redis::from_redis_value::<String>(clients).expect("a text").lines().count()
 }
 
-/// Has the helpers count up from zero at the same time, `total` times all together; where they
-/// have come to.
+/// Makes the helpers count up from zero at the same time, `total` times all together. Returns
+/// the number that they reach.
 fn count_in_processes(role: &Role, servers: &Servers, total: usize) -> usize {
     Counting::start(role, servers, total).finish()
 }
 
-/// Helpers that count.
+/// A running count by several helpers.
 #[derive(Debug)]
 struct Counting {
     helpers: Vec<Helper>,
@@ -102,25 +102,25 @@ impl Counting {
         Self { helpers, number, limit: PROMPT + Duration::from_millis(100) * total as u32 }
     }
 
-    /// Where they have come to.
+    /// The number so far.
     fn number(&self) -> usize {
         read(self.number.path()).0
     }
 
-    /// Whether any of them has ended, well or not.
+    /// Returns true if any helper has ended, with success or not.
     fn has_ended(&mut self) -> bool {
         self.helpers.iter_mut().any(Helper::has_ended)
     }
 
-    /// Waits for their end, and says where they have come to.
+    /// Waits for the helpers' end, and returns the number that they have reached.
     fn finish(self) -> usize {
         self.helpers.into_iter().for_each(|helper| helper.finish_within(self.limit));
         read(self.number.path()).0
     }
 }
 
-/// On the helper's side: counts up `times` times in each of several threads, each time under
-/// `lock`, and with a `token` larger than the last one, if there are tokens.
+/// On the helper's side: counts up `times` times in each of several threads. Each step has its
+/// `lock`, and a `token` larger than the last one, if there are tokens.
 pub(crate) fn count<G>(
     file: &Path,
     times: usize,
@@ -144,15 +144,15 @@ pub(crate) fn count<G>(
     });
 }
 
-/// The number and the token.
+/// The number and the token in the file.
 pub(crate) fn read(file: &Path) -> (usize, u64) {
     let text = fs::read_to_string(file).expect("the file is there");
     let (number, token) = text.split_once(' ').expect("there are two numbers in it");
     (number.parse().expect("a number"), token.parse().expect("a number"))
 }
 
-/// Overwrites both. It has the same width always, so that without a lock it is still a
-/// number that is read, only perhaps an old one.
+/// Overwrites both with text of constant width. So a reader without a lock still reads a valid
+/// number, though perhaps an old one.
 pub(crate) fn write(file: &Path, number: usize, token: u64) {
     let file = File::options().write(true).open(file).expect("the file is there");
     file.write_all_at(format!("{number:010} {token:020}").as_bytes(), 0)

@@ -1,4 +1,4 @@
-//! Locks of processes that end, one way or another.
+//! Locks of processes that end in different ways.
 
 use std::sync::mpsc;
 use std::thread;
@@ -11,7 +11,7 @@ use crate::long;
 use crate::roles::{self, HELD_TTL, NAME, PERMITS, SHORT, SHORT_TTL, WINDOW};
 use crate::support::{Server, Servers, wait_until};
 
-/// Each of them gets the lock long before the TTL of the one before, or fails; and none waits for
+/// Each process gets the lock long before the previous process's TTL ends, or fails. No process waits for
 /// the hung master, which would take as long.
 pub(crate) fn short_processes_leave_no_key() {
     let processes = if long() { 1_000 } else { 100 };
@@ -25,7 +25,7 @@ pub(crate) fn short_processes_leave_no_key() {
     ];
     for role in roles.iter().cycle().take(processes) {
         Helper::start(role, &servers).finish_within(SHORT);
-        // It gives up long before the keys would end by themselves.
+        // The wait fails long before the keys would expire.
         servers.wait_no_keys();
     }
     servers[4].resume();
@@ -33,8 +33,8 @@ pub(crate) fn short_processes_leave_no_key() {
     servers.wait_no_keys();
 }
 
-/// A release that the server cannot run, since it does not know the script yet, goes out a second
-/// time, and the process has to live to see that.
+/// A server that does not know the script yet cannot run the release. It is sent a second
+/// time, and the process must live until then.
 pub(crate) fn short_processes_leave_no_key_on_servers_that_know_no_scripts() {
     let servers = Servers::start(5);
     for role in [&roles::IN_A_STATIC, &roles::IN_A_LOCAL].iter().cycle().take(100) {
@@ -46,8 +46,8 @@ pub(crate) fn short_processes_leave_no_key_on_servers_that_know_no_scripts() {
     }
 }
 
-/// As servers do to clients that are idle for too long. Writing to such a connection succeeds, and
-/// says nothing.
+/// The server closes connections, as it does with clients that are idle for too long. A write to such a connection
+/// succeeds, without any sign of the closure.
 pub(crate) fn a_process_whose_connections_were_closed_leaves_no_key() {
     let servers = Servers::start(5);
     let mut helper = Helper::start(&roles::HOLD_SHORTLY, &servers);
@@ -60,8 +60,8 @@ pub(crate) fn a_process_whose_connections_were_closed_leaves_no_key() {
     servers.wait_no_keys();
 }
 
-/// The masters hang when they are asked. When they wake up they find the request in their receive
-/// buffers, and behind it, on the same connection, its release.
+/// The masters hang when the helper asks them. When they wake up, they find the request in their receive
+/// buffers, and after it, on the same connection, its release.
 pub(crate) fn a_process_that_gives_up_on_hung_masters_leaves_no_key() {
     let mut servers = Servers::start(5);
     for _ in 0..5 {
@@ -76,8 +76,8 @@ pub(crate) fn a_process_that_gives_up_on_hung_masters_leaves_no_key() {
     }
 }
 
-/// Not only once: without the wait at the end of the process, some of the releases win the race
-/// against it.
+/// Repeated, since some of the releases win the race against the end of the process even without
+/// the wait at its end.
 pub(crate) fn process_exit_also_flushes() {
     let servers = Servers::start(5);
     for _ in 0..20 {
@@ -86,20 +86,20 @@ pub(crate) fn process_exit_also_flushes() {
     }
 }
 
-/// No destructor runs, so the lock is not given back; and nobody renews it any more.
+/// No destructor runs, so the lock is not given back. It is not renewed any more either.
 pub(crate) fn process_exit_with_a_guard_leaves_the_lock_to_its_ttl() {
     const KEY: &str = "quorlock:orders/42";
     let servers = Servers::start(3);
     Helper::start(&roles::EXIT_HOLDING, &servers).finish_within(SHORT);
     assert!(servers.iter().any(|server| server.get(KEY).is_some()), "it was given back");
-    // A renewal would come before a third of it is gone.
+    // A renewal would come before a third of the TTL is over.
     let half = i64::try_from(SHORT_TTL.as_millis() / 2).expect("seconds");
     wait_until("the lock to run out", SHORT_TTL, || {
         servers.iter().all(|server| server.pttl(KEY) < half)
     });
 }
 
-/// Neither when another clone of it goes, nor when the process ends. Its node timeout is a minute.
+/// Neither the drop of another clone nor the end of the process waits. The client's node timeout is a minute.
 pub(crate) fn a_client_that_was_closed_is_waited_for_no_longer() {
     let mut servers = Servers::start(3);
     let mut helper = Helper::start(&roles::CLOSE, &servers);
@@ -114,21 +114,21 @@ pub(crate) fn a_client_that_was_closed_is_waited_for_no_longer() {
 }
 
 pub(crate) fn a_killed_holder_frees_the_lock_after_its_ttl() {
-    /// Redlock's allowance for clocks that run apart, here the test's and the servers'.
+    /// Redlock's allowance for the drift between the clocks of the test and of the servers.
     const DRIFT: Duration = Duration::from_millis(HELD_TTL.as_millis() as u64 / 100 + 2);
-    /// For the waiter's pauses between its tries, and for busy machines.
+    /// Allowance for the waiter's pauses between its tries, and for busy machines.
     const LATE: Duration = Duration::from_secs(5);
 
     let servers = Servers::start(5);
     let mut holder = Helper::start(&roles::HOLD, &servers);
     holder.expect("ready");
-    // Before the holder asks for it, so before the first of its keys is set; and each of them is
-    // there for the TTL.
+    // Taken before the holder asks for the lock, so before its first key is set. Each key lives
+    // for the TTL.
     let before = Instant::now();
     holder.go();
     holder.expect("held");
 
-    // Fresh servers have forgotten nothing, and need not be waited for.
+    // Fresh servers have forgotten nothing, so their quarantine is switched off.
     let locks = Quorlock::builder()
         .restart_quarantine(false)
         .max_ttl(Duration::from_secs(600))
@@ -136,7 +136,7 @@ pub(crate) fn a_killed_holder_frees_the_lock_after_its_ttl() {
         .node_timeout(LATE);
     let locks = locks.build().expect("valid settings");
     let (tell, granted) = mpsc::channel();
-    // On a thread, since `lock` waits for as long as it takes.
+    // On a thread, since `lock` has no time limit.
     thread::spawn(move || {
         let guard = locks.lock(NAME);
         let _ = tell.send((Instant::now(), guard));
@@ -152,15 +152,15 @@ pub(crate) fn a_killed_holder_frees_the_lock_after_its_ttl() {
     servers.wait_no_keys();
 }
 
-/// A client with another TTL and node timeout than the helpers have.
+/// A client with a TTL and a node timeout different from the helpers'.
 fn another_client(servers: &Servers) -> Quorlock {
-    // Fresh servers have forgotten nothing, and need not be waited for.
+    // Fresh servers have forgotten nothing, so their quarantine is switched off.
     let settings = Quorlock::builder().restart_quarantine(false).max_ttl(Duration::from_secs(600));
     let settings = settings.ttl(PROMPT).nodes(servers.urls()).node_timeout(PROMPT / 12);
     settings.build().expect("valid settings")
 }
 
-/// Nobody gives them back, so they end by themselves, and not before.
+/// The permits are not given back, so they end with their TTL, and not before.
 pub(crate) fn a_killed_holder_frees_its_permits_after_their_ttl() {
     let servers = Servers::start(3);
     let mut holder = Helper::start(&roles::HOLD_PERMITS, &servers);
@@ -173,7 +173,7 @@ pub(crate) fn a_killed_holder_frees_its_permits_after_their_ttl() {
     holder.kill();
     let all = semaphore.many(PERMITS).try_acquire_for(PROMPT).optional().expect("healthy nodes");
     let all = all.expect("their TTL is over");
-    // Redlock's allowance for clocks that run apart.
+    // Redlock's allowance for the drift between clocks.
     let least = HELD_TTL - HELD_TTL / 100 - Duration::from_millis(2);
     assert!(before.elapsed() >= least, "they were free after {:?}", before.elapsed());
     all.check().expect("the one that was killed has no part in them");
@@ -181,7 +181,7 @@ pub(crate) fn a_killed_holder_frees_its_permits_after_their_ttl() {
     servers.wait_no_keys();
 }
 
-/// It is killed as soon as a majority keeps the call. The third master may not have been told.
+/// The process is killed as soon as a majority keeps the call. The third master may not know it.
 pub(crate) fn a_call_of_a_killed_process_counts_for_its_window() {
     let servers = Servers::start(3);
     let mut caller = Helper::start(&roles::CALL_ONCE, &servers);
@@ -198,13 +198,13 @@ pub(crate) fn a_call_of_a_killed_process_counts_for_its_window() {
     assert!(kept >= 2, "kept for {windows:?}");
 }
 
-/// How long the server keeps the longest key of a lock.
+/// The longest remaining lifetime of a lock's keys on the server.
 fn kept_for(server: &Server) -> Duration {
     let left = server.keys().iter().map(|key| server.pttl(key)).max();
     Duration::from_millis(left.and_then(|left| u64::try_from(left).ok()).unwrap_or_default())
 }
 
-/// A lock cannot keep a process from sleeping; but it can tell it when it wakes up.
+/// A lock cannot prevent a process from being stopped, but it can report the loss when the process wakes up.
 pub(crate) fn a_holder_that_was_stopped_past_its_lease_knows_when_it_wakes() {
     const KEY: &str = "quorlock:orders/42";
 
@@ -226,8 +226,8 @@ pub(crate) fn a_holder_that_was_stopped_past_its_lease_knows_when_it_wakes() {
         let guard = locks.try_lock_for(NAME, PROMPT).optional().expect("healthy nodes");
         let guard = guard.expect("the lease ends while the holder sleeps");
         let owners = || servers.iter().map(|server| server.get(KEY)).collect::<Vec<_>>();
-        // A node on which the old one ended last has none, or the new one. One that was slow may still have the key of a try of ours
-        // that was in vain, until it is given back or repaired.
+        // A node on which the old lock ended last has no key, or the new one. A slow node may still have the key of a failed attempt
+        // of ours, until that is released or repaired.
         let one_owner = || {
             let mut owners: Vec<_> = owners().into_iter().flatten().collect();
             owners.dedup();
@@ -236,13 +236,13 @@ pub(crate) fn a_holder_that_was_stopped_past_its_lease_knows_when_it_wakes() {
         wait_until("all keys to be the new holder's", PROMPT, one_owner);
         let before = owners();
 
-        // It is there when the holder wakes up, so that nothing else comes first.
+        // The order is already there when the holder wakes up, so that nothing else comes first.
         holder.go();
         holder.wake();
         holder.expect("Lost");
         holder.expect("dropped");
         holder.go();
-        // Its releases have been answered by then.
+        // The holder's releases are answered before it ends.
         holder.finish_within(SHORT);
         for (before, after) in before.iter().zip(owners()) {
             assert!(before.is_none() || *before == after, "{before:?} became {after:?}");
@@ -253,7 +253,7 @@ pub(crate) fn a_holder_that_was_stopped_past_its_lease_knows_when_it_wakes() {
     }
 }
 
-/// The thread that would tell of the end wakes up together with the holder, which looks and drops the guard.
+/// The thread that reports the end wakes up together with the holder, which checks and drops the guard first.
 pub(crate) fn a_stopped_holder_that_looks_first_is_told_of_its_loss() {
     const KEY: &str = "quorlock:orders/42";
     let rounds = std::env::var("QUORLOCK_ROUNDS");
@@ -268,7 +268,7 @@ pub(crate) fn a_stopped_holder_that_looks_first_is_told_of_its_loss() {
         wait_until("the end of the lease", PROMPT, || {
             servers.iter().all(|server| server.get(KEY).is_none())
         });
-        // It is there when the holder wakes up, so that nothing else comes first.
+        // The order is already there when the holder wakes up, so that nothing else comes first.
         holder.go();
         holder.wake();
         told.push(holder.hear());
@@ -278,8 +278,8 @@ pub(crate) fn a_stopped_holder_that_looks_first_is_told_of_its_loss() {
     assert_eq!(untold, 0, "{untold} of {rounds} losses were not told once: {told:?}");
 }
 
-/// A hung master finds a renewal in its receive buffer when it wakes up, long after the lease has ended,
-/// and nobody is left who could give that lock back.
+/// A hung master finds a renewal in its receive buffer when it wakes up, long after the lease has ended.
+/// By then no process is left that could give that lock back.
 pub(crate) fn a_renewal_that_runs_late_takes_no_lock_for_a_killed_holder() {
     const KEY: &str = "quorlock:orders/42";
 
@@ -316,8 +316,8 @@ pub(crate) fn a_panicking_thread_and_a_normal_exit_release() {
     servers.wait_no_keys();
 }
 
-/// Waits until a server that was paused has read all that was sent to it by processes that have
-/// ended since: until no connection is left but the one that asks.
+/// Waits until a server that was paused has read all requests of processes that have ended
+/// meanwhile: until no connection is left but that of the test.
 fn wait_for_backlog(server: &Server) {
     wait_until("the resumed server to catch up", PROMPT, || {
         let clients = server.command(&["CLIENT", "LIST"]);

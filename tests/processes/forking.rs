@@ -1,4 +1,4 @@
-//! Processes that are made by `fork`, while other threads of their parent are anywhere.
+//! Processes made by `fork` while other threads of their parent run at any point of the code.
 
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -20,7 +20,7 @@ const BUSY_THREADS: usize = 4;
 
 /// A child that has not ended by then waits for something that never comes.
 const HANGS: Duration = Duration::from_secs(10);
-/// What is refused waits for nothing; but the machine may be busy.
+/// A refused call waits for nothing, but the machine may be busy.
 const AT_ONCE: Duration = Duration::from_secs(5);
 
 pub(crate) fn a_child_has_no_part_in_its_parents_locks() {
@@ -39,7 +39,7 @@ pub(crate) fn children_of_a_process_that_has_not_locked_yet_lock_as_any_other() 
     servers.wait_no_keys();
 }
 
-/// Forks again and again while threads lock, and says what has become of the children.
+/// Forks again and again while threads lock, and reports the fate of the children.
 pub(crate) static FORK: Role = Role {
     name: "fork",
     run: || {
@@ -64,7 +64,7 @@ pub(crate) static FORK: Role = Role {
                 let guard = Some(locks.lock(&name).expect("healthy nodes"));
                 let written = locks.rw_lock(format!("configurations/{round}"));
                 let writer = Some(written.write().expect("healthy nodes"));
-                // What the child takes out is still here.
+                // The child takes its copy out; the parent's value is still here.
                 let (guard, writer) = (RefCell::new(guard), RefCell::new(writer));
                 tally.fork(|| {
                     let guard = guard.take().expect("it is there");
@@ -94,7 +94,7 @@ pub(crate) static FORK: Role = Role {
     },
 };
 
-/// Forks before it has built a client.
+/// Forks before it builds a client.
 pub(crate) static FORK_FIRST: Role = Role {
     name: "fork first",
     run: || {
@@ -102,7 +102,7 @@ pub(crate) static FORK_FIRST: Role = Role {
             let locks = in_static();
             let guard = locks.lock("orders/42").expect("healthy nodes");
             guard.unlock().expect("healthy nodes");
-            // Only the end of the process waits for what is dropped.
+            // Only the end of the process waits for the dropped guard's release.
             drop(locks.lock("orders/43").expect("healthy nodes"));
         };
         let mut tally = Tally::default();
@@ -112,7 +112,7 @@ pub(crate) static FORK_FIRST: Role = Role {
     },
 };
 
-/// What has become of children.
+/// Counts of the children by their fate.
 #[derive(Default)]
 struct Tally {
     hung: usize,
@@ -120,7 +120,7 @@ struct Tally {
 }
 
 impl Tally {
-    /// Has a child do that and end as a program does that returns from `main`; waits for it.
+    /// Makes a child run that and end like a program that returns from `main`. Waits for it.
     fn fork(&mut self, run: impl FnOnce()) {
         match fork::fork().expect("there is room for a process") {
             Fork::Child => {
@@ -164,14 +164,14 @@ fn closed(result: Result<(), quorlock::Error>) {
     assert!(error.to_string().contains("fork"), "{error}");
 }
 
-/// With which code the process ended; `None` if it had to be killed.
+/// The exit code of the process. Returns `None` if it had to be killed.
 fn ended(pid: Pid) -> Option<i32> {
     let start = Instant::now();
     let mut killed = false;
     loop {
         let waited = waitpid(Some(pid), WaitOptions::NOHANG).expect("it is a child of ours");
         if let Some((_, status)) = waited {
-            // By a signal of its own, that is.
+            // The process ended by itself, or by a signal of its own.
             let code = status.exit_status().or(status.terminating_signal());
             return code.filter(|_| !killed);
         }

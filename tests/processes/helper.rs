@@ -1,4 +1,4 @@
-//! Helper processes, from both sides: this program once more, in a role.
+//! Helper processes, from both sides: this program, started again in a role.
 
 use std::ffi::OsStr;
 use std::io::{self, BufRead, BufReader, Write};
@@ -15,13 +15,13 @@ use crate::roles::Role;
 use crate::support::reaper::Process;
 use crate::support::{Servers, wait_until};
 
-/// Names the role of a helper; the tests run where it is not set.
+/// The environment variable that names the role of a helper. The tests run if it is not set.
 const ROLE: &str = "QUORLOCK_TEST_ROLE";
 
-/// How long a helper may take for what it does at once: generous, for busy machines.
+/// Time limit of a helper's immediate actions: generous, for busy machines.
 pub(crate) const PROMPT: Duration = Duration::from_secs(60);
 
-/// A helper, seen by the test that started it. It is killed when dropped, and does not outlive the test.
+/// The test's handle of a helper. The helper is killed when this is dropped, and does not outlive the test.
 #[derive(Debug)]
 pub(crate) struct Helper {
     role: &'static str,
@@ -44,8 +44,8 @@ impl Helper {
         Self::start_at(role, servers, variables, None)
     }
 
-    /// Like [`start_with`](Self::start_with), with a wall clock that is `wrong` by so much: as the
-    /// program faketime takes it.
+    /// Like [`start_with`](Self::start_with), with a wall clock that is `wrong` by that much, in the
+    /// syntax of the program faketime.
     pub(crate) fn start_at(
         role: &Role,
         servers: &Servers,
@@ -57,7 +57,7 @@ impl Helper {
             None => Command::new(program),
             Some(wrong) => {
                 let mut command = Command::new("faketime");
-                // Waits are on the monotonic clock, whose deadlines the kernel judges.
+                // The library waits on the monotonic clock, and the kernel checks those deadlines.
                 command.env("FAKETIME_DONT_FAKE_MONOTONIC", "1").args(["-f", wrong]).arg(program);
                 command
             }
@@ -65,7 +65,7 @@ impl Helper {
         Self::run(command, role, &servers.urls(), variables)
     }
 
-    /// Like [`start_with`](Self::start_with), on the servers with those addresses: for a test that has lent them.
+    /// Like [`start_with`](Self::start_with), on servers with the given addresses: for a test that has lent its servers.
     pub(crate) fn start_on(
         role: &Role,
         urls: &[String],
@@ -74,7 +74,7 @@ impl Helper {
         Self::run(Command::new(program()), role, urls, variables)
     }
 
-    /// Like [`start`](Self::start), in a process group of its own, as a shell has it for each command.
+    /// Like [`start`](Self::start), in a process group of its own, as a shell makes for each command.
     pub(crate) fn start_apart(role: &Role, servers: &Servers) -> Self {
         let mut command = Command::new(program());
         command.process_group(0);
@@ -96,10 +96,10 @@ impl Helper {
         let orders = child.stdin.take().expect("it is piped");
         let output = BufReader::new(child.stdout.take().expect("it is piped"));
         let (tell, words) = mpsc::channel();
-        // A thread, since reads from pipes know no time limit. It ends with the helper.
+        // Reads from pipes have no time limit, so a thread reads. It ends with the helper.
         thread::spawn(move || {
             for line in output.lines().map_while(Result::ok) {
-                // Nobody minds if the test has heard enough.
+                // The receiver may be gone if the test has read enough.
                 let _ = tell.send(line);
             }
         });
@@ -112,30 +112,30 @@ impl Helper {
         assert_eq!(self.hear(), word, "from the helper \"{}\"", self.role);
     }
 
-    /// Waits for the next thing that the helper [says](say).
+    /// Waits for the next line that the helper [says](say), and returns it.
     #[track_caller]
     pub(crate) fn hear(&self) -> String {
         let said = self.words.recv_timeout(PROMPT);
         said.unwrap_or_else(|error| panic!("nothing from the helper \"{}\": {error}", self.role))
     }
 
-    /// Has a helper go on that [waits](wait_for_go) for it.
+    /// Lets a helper go on that [waits](wait_for_go) for it.
     #[track_caller]
     pub(crate) fn go(&mut self) {
         writeln!(self.orders, "go").expect("the helper listens");
     }
 
-    /// Gives the helper an [order](orders). Returns whether it is there to take it.
+    /// Gives the helper an [order](orders). Returns true if the helper is there to take it.
     pub(crate) fn order(&mut self, order: &str) -> bool {
         writeln!(self.orders, "{order}").is_ok()
     }
 
-    /// What the helper has [said](say), and nobody has heard yet.
+    /// The lines that the helper has [said](say), and the test has not read yet.
     pub(crate) fn said(&self) -> impl Iterator<Item = String> {
         self.words.try_iter()
     }
 
-    /// All that the helper [says](say) until its end, which must come.
+    /// All lines that the helper [says](say) until its end, which must come.
     #[track_caller]
     pub(crate) fn hear_out(&self) -> Vec<String> {
         let mut heard = Vec::new();
@@ -153,7 +153,7 @@ impl Helper {
         self.child.kill().expect("a child of ours can be killed");
     }
 
-    /// Stops the helper where it is, until [`wake`](Self::wake).
+    /// Stops the helper until [`wake`](Self::wake).
     pub(crate) fn stop(&self) {
         self.signal(Signal::STOP);
     }
@@ -172,12 +172,12 @@ impl Helper {
         kill_process(Pid::from_child(&self.child), signal).expect("a child of ours gets signals");
     }
 
-    /// Whether the helper has ended, well or not.
+    /// Returns true if the helper has ended, with success or not.
     pub(crate) fn has_ended(&mut self) -> bool {
         self.child.try_wait().expect("the state of a child can be asked for").is_some()
     }
 
-    /// Gives no more orders, and waits until the helper has ended by itself, and well.
+    /// Gives no more orders, and waits until the helper has ended by itself. Fails if it did not succeed.
     #[track_caller]
     pub(crate) fn finish_within(self, limit: Duration) {
         let Self { role, mut child, orders, words: _words } = self;
@@ -203,19 +203,19 @@ pub(crate) fn role() -> Option<String> {
     std::env::var(ROLE).ok()
 }
 
-/// On the helper's side: tells the test that `word` is reached.
+/// On the helper's side: reports to the test that `word` is reached.
 pub(crate) fn say(word: &str) {
     let mut output = io::stdout().lock();
     writeln!(output, "{word}").and_then(|()| output.flush()).expect("the test listens");
 }
 
-/// On the helper's side: what the test [orders](Helper::order), until the test has no more orders, or is gone.
+/// On the helper's side: the test's [orders](Helper::order), until the test has no more, or is gone.
 pub(crate) fn orders() -> impl Iterator<Item = String> {
     io::stdin().lines().map(|line| line.expect("the test writes text"))
 }
 
-/// On the helper's side: waits until the test says to go on. Fails, so that no helper outlives its
-/// test, if there is none any more.
+/// On the helper's side: waits until the test lets the helper go on. Fails if the test is gone, so
+/// that no helper outlives its test.
 pub(crate) fn wait_for_go() {
     let mut line = String::new();
     let read = io::stdin().lock().read_line(&mut line).expect("the test writes text");

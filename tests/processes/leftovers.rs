@@ -1,4 +1,4 @@
-//! The tests' own servers, processes and folders, once the process that has started them was killed.
+//! The tests' servers, processes and folders go away when the process that started them is killed.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -12,8 +12,8 @@ use crate::roles::Role;
 use crate::support::reaper::{Folder, Process, runs};
 use crate::support::{Servers, wait_until};
 
-/// Starts two servers, one of which is stopped, another process, and a group of two, and makes a folder. Says where they
-/// are.
+/// Starts two servers, one of which is stopped, another process, and a group of two, and makes a folder. Prints their
+/// locations.
 pub(crate) static START: Role = Role {
     name: "start",
     run: || {
@@ -36,14 +36,14 @@ pub(crate) static START: Role = Role {
     },
 };
 
-/// A server's working directory, which is among its files.
+/// The working directory of a server, which holds its files.
 fn home(server: u32) -> PathBuf {
     fs::read_link(format!("/proc/{server}/cwd")).expect("it runs")
 }
 
 pub(crate) fn what_a_process_has_started_ends_with_it_however_it_ends() {
     is_gone_after(|helper| helper.signal(Signal::TERM));
-    // As Ctrl-C and the end of a terminal do it, and by a signal that nobody can ignore.
+    // SIGKILL cannot be ignored. Ctrl-C and the end of a terminal also signal the whole group.
     is_gone_after(|helper| helper.signal_group(Signal::KILL));
 }
 

@@ -1,8 +1,8 @@
-//! Locks among processes: those that end early, are killed, panic, and contend.
+//! Locks among processes that end early, are killed, panic, and contend.
 //!
-//! Much of what a lock promises shows only when a process ends, so this program has a `main` of its
-//! own: the tests start the program once more, in a role that an environment variable names, and
-//! there it returns from `main` as any other program does.
+//! Many promises of a lock show only when a process ends. So this program has a `main` of its
+//! own: the tests start the program again, in a role that an environment variable names. In
+//! that role it returns from `main` as any other program does.
 
 mod counting;
 mod endings;
@@ -112,7 +112,7 @@ fn trial(name: &str, test: fn()) -> Trial {
     })
 }
 
-/// Whether to do things as often as it takes to be sure, and not only a hundred times.
+/// Returns true if tests repeat as often as certainty takes, instead of a hundred times.
 fn long() -> bool {
     std::env::var_os("QUORLOCK_LONG_TESTS").is_some()
 }

@@ -1,4 +1,4 @@
-//! Callers of one fair lock, in several processes: they are served in the order in which their calls began.
+//! Callers of one fair lock in several processes: they get it in the order in which their calls began.
 
 use std::thread;
 use std::time::Duration;
@@ -13,27 +13,27 @@ use crate::support::{Server, Servers, wait_until};
 
 const PROCESSES: usize = 4;
 const CALLERS: usize = 16;
-/// So many masters, so that a majority is left without the one that restarts.
+/// Enough masters for a majority without the one that restarts.
 const MASTERS: usize = 3;
-/// Never to be waited for.
+/// A limit that is never reached.
 const LIMIT: Duration = Duration::from_secs(60);
 const TTL: Duration = Duration::from_secs(20);
 
-/// What a caller says when it has the lock, before its number and the time.
+/// The word that a caller prints before its number and the time, when it has the lock.
 const GOT: &str = "got";
 
 fn builder(nodes: Builder) -> Builder {
-    // On a busy machine a node that takes long is not silent.
+    // Generous, so that a slow node on a busy machine does not count as silent.
     nodes.ttl(TTL).max_ttl(TTL).node_timeout(TTL / 10)
 }
 
-/// Has a thread for each order, which is the number of a caller.
+/// Starts a thread for each order. The order is the number of a caller.
 pub(crate) static WAIT_IN_QUEUE: Role = Role {
     name: "wait in queue",
     run: || {
         let nodes = Builder::from_env().expect("the test names the nodes");
         let locks = builder(nodes).build().expect("valid settings");
-        // It is connected, so that no caller waits for that.
+        // Connects first, so that no caller waits for that.
         drop(locks.try_lock_for("another", LIMIT).expect("it is free"));
         say("ready");
         let threads: Vec<_> = orders()
@@ -52,7 +52,7 @@ pub(crate) static WAIT_IN_QUEUE: Role = Role {
     },
 };
 
-/// How many callers a node has in the queue of the lock.
+/// The number of callers in a node's queue of the lock.
 fn queued(server: &Server) -> usize {
     match server.command(&["ZCARD", &format!("{{quorlock:{NAME}}}:queue")]) {
         Value::Int(callers) => usize::try_from(callers).expect("a number of callers"),
@@ -79,8 +79,8 @@ impl Crowd {
         Self { servers, locks, helpers }
     }
 
-    /// One caller after the other comes, each in the next process. A call takes two round trips until a majority has it in
-    /// its queues, and the next one begins behind that.
+    /// Starts one caller after the other, each in the next process. A call takes two round trips until a majority has it
+    /// in its queues. The next call begins after that.
     fn come(&mut self, callers: usize) {
         for number in 0..callers {
             assert!(self.helpers[number % PROCESSES].order(&number.to_string()), "it is there");
@@ -91,7 +91,7 @@ impl Crowd {
         }
     }
 
-    /// The callers that got the lock, in that order.
+    /// The callers that got the lock, in the order of the grants.
     fn served(&mut self, callers: usize) -> Vec<usize> {
         let mut served = Vec::new();
         wait_until("all are served", LIMIT, || {
@@ -102,7 +102,7 @@ impl Crowd {
         served.into_iter().map(|(number, _)| number).collect()
     }
 
-    /// Waits until those that are alive have given the lock back, and have ended well.
+    /// Waits until the live helpers have given the lock back, and have ended with success.
     fn end(self) {
         self.helpers.into_iter().for_each(|helper| helper.finish_within(LIMIT));
         self.servers.wait_no_keys();

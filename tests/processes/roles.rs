@@ -1,4 +1,4 @@
-//! What the helper processes do.
+//! The roles of the helper processes.
 
 use std::env;
 use std::panic;
@@ -16,7 +16,7 @@ use crate::leftovers;
 use crate::queueing;
 use crate::tokens;
 
-/// Something that a helper process can do.
+/// A task of a helper process.
 #[derive(Debug)]
 pub(crate) struct Role {
     pub(crate) name: &'static str,
@@ -48,22 +48,22 @@ const ALL: [&Role; 22] = [
     &leftovers::START,
 ];
 
-/// Does what `name` says, and returns.
+/// Plays the role with that name, and returns.
 pub(crate) fn play(name: &str) {
     let role = ALL.iter().find(|role| role.name == name);
     let role = role.unwrap_or_else(|| panic!("there is no role \"{name}\""));
     (role.run)();
 }
 
-/// The lock that all the roles take.
+/// The name of the lock that all roles take.
 pub(crate) const NAME: &str = "orders/42";
 
-/// Never dropped, so that only the end of the process itself can wait for its releases.
+/// The client, which is never dropped, so that only the end of the process can wait for its releases.
 static LOCKS: OnceLock<Quorlock> = OnceLock::new();
 
-/// With the longest node timeout there can be, lest a busy machine be taken for a silent node.
+/// With the longest possible node timeout, so that a busy machine does not count as a silent node.
 fn locks(ttl: Duration) -> Quorlock {
-    // Fresh servers have forgotten nothing, and need not be waited for.
+    // Fresh servers have forgotten nothing, so their quarantine is switched off.
     let builder = Builder::from_env()
         .expect("the test names the nodes")
         .restart_quarantine(false)
@@ -75,11 +75,11 @@ pub(crate) fn in_static() -> &'static Quorlock {
     LOCKS.get_or_init(|| locks(SHORT_TTL))
 }
 
-/// In less than this a short process is over, which waits for no TTL and for no hung node.
+/// Time limit of a short process, which waits for no TTL and for no hung node.
 pub(crate) const SHORT: Duration = Duration::from_secs(5);
 pub(crate) const SHORT_TTL: Duration = SHORT.saturating_mul(2);
 
-/// Takes the lock, without waiting for keys that the process before may have left behind.
+/// Takes the lock. Fails if it would have to wait for keys that the previous process left behind.
 fn short_lock(locks: &Quorlock) -> Guard {
     let guard = locks.try_lock_for(NAME, SHORT).optional().expect("a quorum");
     guard.expect("the process before has given the lock back")
@@ -114,7 +114,7 @@ pub(crate) static GUARD_OUTLIVES_CLIENT: Role = Role {
     },
 };
 
-/// Ends in the middle of its work, without running destructors; but the guard was dropped.
+/// Drops its guard, and then ends in the middle of its work, without running destructors.
 pub(crate) static EXIT: Role = Role {
     name: "exit",
     run: || {
@@ -179,10 +179,10 @@ pub(crate) static GIVE_UP: Role = Role {
     },
 };
 
-/// Far above what it takes to see that a key is gone.
+/// Far longer than the test needs to see that a key is gone.
 const GIVE_UP_TTL: Duration = Duration::from_secs(60);
 
-/// How long the keys live of the holder that is killed.
+/// The lifetime of the keys of the holder that is killed.
 pub(crate) const HELD_TTL: Duration = Duration::from_secs(2);
 
 /// Says `ready`, and on "go" takes the lock, says `held`, and holds it until it is killed.
@@ -198,7 +198,7 @@ pub(crate) static HOLD: Role = Role {
     },
 };
 
-/// How many permits the semaphore has that the role below takes whole.
+/// The number of permits of the semaphore that the next role takes whole.
 pub(crate) const PERMITS: u32 = 3;
 
 /// Says `ready`, and on "go" takes all permits, says `held`, and holds them until it is killed: two under one guard, and
@@ -217,10 +217,10 @@ pub(crate) static HOLD_PERMITS: Role = Role {
     },
 };
 
-/// The window of the limit of one call.
+/// The window of the rate limit that allows one call.
 pub(crate) const WINDOW: Duration = SHORT_TTL.saturating_mul(6);
 
-/// Makes the one call that a limit allows, says `called`, and waits until it is killed.
+/// Makes the one call that the limit allows, says `called`, and waits until it is killed.
 pub(crate) static CALL_ONCE: Role = Role {
     name: "call once",
     run: || {
@@ -231,8 +231,8 @@ pub(crate) static CALL_ONCE: Role = Role {
     },
 };
 
-/// Says `ready`, and on "go" takes the lock and says `held`. Told to go on, it says first of all what
-/// has become of the lock; then it gives it back, and says `dropped`. On another "go" it ends.
+/// Says `ready`, and on "go" takes the lock and says `held`. On the next "go" it reports the state
+/// of the lock first. Then it gives the lock back, and says `dropped`. On another "go" it ends.
 pub(crate) static HOLD_AND_CHECK: Role = Role {
     name: "hold and check",
     run: || {
@@ -252,8 +252,8 @@ pub(crate) static HOLD_AND_CHECK: Role = Role {
     },
 };
 
-/// Takes the lock and says `held`. Told to go on, it checks the lock, drops it as soon as it is lost, and
-/// says what it was told of that: `1 message, 1 call`.
+/// Takes the lock and says `held`. On "go" it checks the lock, drops it as soon as it is lost, and
+/// reports the notices of that loss: `1 message, 1 call`.
 pub(crate) static HOLD_AND_HEAR: Role = Role {
     name: "hold and hear",
     run: || {
@@ -268,19 +268,19 @@ pub(crate) static HOLD_AND_HEAR: Role = Role {
             std::hint::spin_loop();
         }
         drop(guard);
-        // Both end when nobody is left who could tell of anything.
+        // Both iterators end when all their senders are gone.
         let messages = lost.iter().count();
         let calls = called.iter().count();
         say(&format!("{messages} message, {calls} call"));
     },
 };
 
-/// Far above what it takes to see that a lock was given back.
+/// Far longer than the test needs to see that a lock was given back.
 const PANIC_TTL: Duration = Duration::from_secs(30);
 const ON_PURPOSE: &str = "on purpose, holding the lock";
 
-/// Has a thread panic that holds the lock, says `panicked`, and on "go" takes the lock itself, and
-/// returns from `main` with it.
+/// Starts a thread that panics while it holds the lock, and says `panicked`. On "go" it takes the lock
+/// itself, and returns from `main` with it.
 pub(crate) static PANIC: Role = Role {
     name: "panic",
     run: || {
@@ -290,7 +290,7 @@ pub(crate) static PANIC: Role = Role {
             move || {
                 let guard = locks.lock(NAME).expect("healthy nodes");
                 guard.check().expect("just taken");
-                // Without a message, which would only look like a failure.
+                // Without the panic message, which would only look like a failure.
                 panic::resume_unwind(Box::new(ON_PURPOSE));
             }
         });
@@ -303,9 +303,9 @@ pub(crate) static PANIC: Role = Role {
     },
 };
 
-/// Where the number is that the counting roles count up.
+/// The environment variable with the file of the number that the counting roles count up.
 pub(crate) const FILE: &str = "QUORLOCK_TEST_FILE";
-/// How often each of their threads does so.
+/// The environment variable with the number of steps of each counting thread.
 pub(crate) const TIMES: &str = "QUORLOCK_TEST_TIMES";
 
 /// Says `ready`, and on "go" counts, with the lock.

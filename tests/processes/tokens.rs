@@ -1,4 +1,4 @@
-//! Tokens of many processes whose clocks have nothing in common, over masters of which some forget.
+//! Tokens of many processes with unrelated clocks, over masters of which some forget.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,10 +14,10 @@ use crate::support::{Servers, wait_until};
 
 const PROCESSES: usize = 8;
 const NAMES: usize = 4;
-/// Of the locks, and of the quarantine of a master that forgets.
+/// The TTL of the locks, and the quarantine of a master that forgets.
 const TTL: Duration = Duration::from_secs(8);
 
-/// By how much the processes' clocks are wrong, as far as they are.
+/// The errors of the processes' wall clocks, of those that are wrong.
 const WRONG: [&str; 3] = ["-5s", "+5s", "+365d"];
 
 pub(crate) fn tokens_rise_whatever_the_clocks_say() {
@@ -51,7 +51,7 @@ pub(crate) fn tokens_rise_whatever_the_clocks_say() {
     assert_eq!(taken(), total, "a lock has let two in");
 }
 
-/// Whether there is a program that has others see another time.
+/// Returns true if the machine has the program that shows another time to its child.
 #[allow(clippy::print_stdout, reason = "who runs the tests wants to know what was left out")]
 fn faketime() -> bool {
     let found = Command::new("faketime").arg("--version").output().is_ok();
@@ -65,7 +65,7 @@ fn builder(urls: &[String]) -> Builder {
     Quorlock::builder().nodes(urls).ttl(TTL).max_ttl(TTL).node_timeout(TTL / 4)
 }
 
-/// Takes one lock after the other, on "go"; each with a larger token than whoever had it last.
+/// On "go", takes one lock after the other; each has a larger token than the last holder's.
 pub(crate) static RISE: Role = Role {
     name: "rise",
     run: || {

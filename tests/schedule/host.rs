@@ -1,4 +1,4 @@
-//! A host that has the job in its timetable: a process of its own, which is told when a round begins for it.
+//! A host that has the job in its timetable: a process of its own that gets an order at the start of each round.
 
 use std::thread;
 use std::time::Duration;
@@ -11,24 +11,24 @@ use crate::helper::{Helper, PROMPT, orders, say};
 use crate::roles::Role;
 use crate::settings::Settings;
 
-/// How long the job takes: much less than the hosts' starts are apart.
+/// Duration of the job: much less than the interval between two hosts' starts.
 const JOB: Duration = Duration::from_millis(20);
 
 /// The last order.
 const END: &str = "end";
 
-/// What a host is to do.
+/// The order to start a round.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Order {
     pub(crate) round: usize,
-    /// If this host does the job, it is killed before it gives the lock back.
+    /// The host is killed before it gives the lock back, if it does the job.
     pub(crate) is_killed: bool,
 }
 
-/// What a host has told of a round.
+/// A host's report on a round.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Told {
-    /// When it asked for the lock, and when it had its answer, by the clock that all processes of the machine have.
+    /// The times of the request for the lock and of its answer, by the clock that all processes of the machine share.
     pub(crate) asked: Duration,
     pub(crate) answered: Duration,
     pub(crate) answer: Answer,
@@ -36,9 +36,9 @@ pub(crate) struct Told {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// The lock is its own, and it is about to do the job.
+    /// The host holds the lock, and is about to do the job.
     Inside,
-    /// Somebody else has the lock.
+    /// Another host holds the lock.
     Held,
     /// No majority was admitted, or none could be reached.
     NoMajority,
@@ -52,7 +52,7 @@ impl Answer {
     }
 }
 
-/// A host, seen by the test.
+/// The test's handle of a host process.
 #[derive(Debug)]
 pub(crate) struct Host(Helper);
 
@@ -61,30 +61,30 @@ impl Host {
         Self(Helper::start_on(&HOST, urls, &[(Settings::VARIABLE, &settings.to_text())]))
     }
 
-    /// Waits until it has met the masters.
+    /// Waits until the host has met the masters.
     pub(crate) fn wait_ready(&self) {
         self.0.expect(READY);
     }
 
-    /// Returns whether the host is there to hear it.
+    /// Gives the host an order. Returns true if the host is there to take it.
     pub(crate) fn order(&mut self, order: Order) -> bool {
         let Order { round, is_killed } = order;
         self.0.order(&format!("{round} {is_killed}"))
     }
 
-    /// What it has told since it was asked last, each with its round.
+    /// The reports since the last call, each with its round.
     pub(crate) fn told(&self) -> Vec<(usize, Told)> {
         self.0.said().filter_map(|line| read(&line)).collect()
     }
 
-    /// Waits until it has carried out its orders, or has been killed. Returns what it has told meanwhile.
+    /// Waits until the host has carried out its orders, or was killed. Returns its remaining reports.
     pub(crate) fn hear_out(&mut self) -> Vec<(usize, Told)> {
-        // One that was killed does not hear it.
+        // A host that was killed does not take the order.
         let _ = self.0.order(END);
         self.0.hear_out().iter().filter_map(|line| read(line)).collect()
     }
 
-    /// Fails if it has not ended well.
+    /// Waits for the host's end. Fails if it was not a success.
     pub(crate) fn finish(self) {
         self.0.finish_within(PROMPT);
     }
@@ -92,7 +92,7 @@ impl Host {
 
 const READY: &str = "ready";
 
-/// What a line says, and of which round; `None` for one that is of no round.
+/// The round and the report in a line. Returns `None` for a line that is not a report.
 fn read(line: &str) -> Option<(usize, Told)> {
     let words: Vec<_> = line.split(' ').collect();
     let [round, answer, asked, answered] = words[..] else {
@@ -105,14 +105,14 @@ fn read(line: &str) -> Option<(usize, Told)> {
     Some((round.parse().expect("a number"), told))
 }
 
-/// Does the job of each round that it is ordered to, if it gets the lock.
+/// Does the job of each ordered round, if it gets the lock.
 pub(crate) static HOST: Role = Role {
     name: "host",
     run: || {
         let settings = Settings::from_env();
         let builder = Builder::from_env().expect("the test names the masters");
         let locks = settings.apply(builder).build().expect("the settings are valid");
-        // Whatever comes of it, the client has met the masters then.
+        // The client has met the masters then, even if the call fails.
         let _ = locks.try_lock("greeting");
         say(READY);
         for order in orders().take_while(|order| order != END) {
@@ -133,7 +133,7 @@ fn attend(locks: &Quorlock, patience: Duration, round: &str, is_killed: bool) {
             kind => panic!("{kind}: {error}"),
         },
     };
-    // Before the job, so that it is known of one that is killed.
+    // Reported before the job, so that a host that is killed has reported it as well.
     say(&format!("{round} {} {} {}", answer.word(), asked.as_nanos(), now().as_nanos()));
     if answer == Answer::Inside {
         if is_killed {
@@ -143,7 +143,7 @@ fn attend(locks: &Quorlock, patience: Duration, round: &str, is_killed: bool) {
     }
 }
 
-/// The time of a clock that all processes of the machine have.
+/// The time of a clock that all processes of the machine share.
 fn now() -> Duration {
     let time = clock_gettime(ClockId::Monotonic);
     Duration::try_from(time).expect("it is not negative")

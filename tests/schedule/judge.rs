@@ -1,4 +1,4 @@
-//! What the hosts have told, judged round by round. It knows nothing of locks.
+//! Judges the hosts' reports, round by round. It knows nothing of locks.
 
 use std::fmt;
 use std::time::Duration;
@@ -6,24 +6,24 @@ use std::time::Duration;
 use crate::host::{Answer, Told};
 use crate::settings::KEPT;
 
-/// How a round went.
+/// The result of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Once,
-    /// Again in the time for which the masters keep the lock.
+    /// The job was done again while the masters keep the lock.
     Twice,
-    /// Again after that time, by a host that came to it so late.
+    /// The job was done again after that time, by a late host.
     AgainLater,
-    /// By nobody, since the hosts found too few masters.
+    /// No host did the job, since the hosts found too few masters.
     NoMajority,
-    /// By nobody, although a host was told that somebody else does it.
+    /// No host did the job, although one was told that another host does it.
     Missed,
 }
 
-/// How long the keys of a try in vain may be there after its answer, until its releases have come to the masters.
+/// Time for which keys of a failed attempt may stay after its answer, until its releases have reached the masters.
 const TAIL: Duration = Duration::from_millis(50);
 
-/// How often the job was done in a round, by all that was told of it.
+/// Judges the reports of one round.
 pub(crate) fn judge(told: &[Told]) -> Verdict {
     let with = |answer| told.iter().filter(move |told| told.answer == answer);
     let mut inside: Vec<_> = with(Answer::Inside).collect();
@@ -36,7 +36,7 @@ pub(crate) fn judge(told: &[Told]) -> Verdict {
         }
         [_] => Verdict::Once,
         several => {
-            // Nobody had the lock before it was asked for. The masters' clocks may be faster than ours.
+            // The lock was not held before it was asked for. The masters' clocks may be faster than ours.
             let ends = |first: &Told| first.asked + KEPT.mul_f64(0.98);
             let too_early = several.windows(2).any(|pair| pair[1].answered < ends(pair[0]));
             if too_early { Verdict::Twice } else { Verdict::AgainLater }
@@ -44,18 +44,18 @@ pub(crate) fn judge(told: &[Told]) -> Verdict {
     }
 }
 
-/// Whether another host of the round asked at the same time, whose key on a master was in the way then.
+/// Returns true if another host of the round asked at the same time. Its key on a master may have caused the refusal.
 fn meets_another(held: &Told, all: &[Told]) -> bool {
     let meets = |other: &&Told| other.asked <= held.answered && held.asked <= other.answered + TAIL;
-    // It meets itself.
+    // The report meets itself.
     all.iter().filter(meets).count() > 1
 }
 
-/// What came of all rounds.
+/// The results of all rounds.
 #[derive(Debug, Default)]
 pub(crate) struct Figures {
     pub(crate) verdicts: Vec<Verdict>,
-    /// How often the job was done.
+    /// The number of times that the job was done, in all rounds.
     pub(crate) done: usize,
     pub(crate) killed_hosts: usize,
     pub(crate) killed_masters: usize,
@@ -93,7 +93,7 @@ impl fmt::Display for Figures {
     }
 }
 
-/// The judge finds what it is there for.
+/// The judge tells good and bad rounds apart.
 pub(crate) fn judges_rounds() {
     let told = |answer, asked_ms| {
         let asked = Duration::from_millis(asked_ms);

@@ -1,7 +1,7 @@
-//! A job that ten hosts start at the same minute, by clocks that differ by a second, on masters that are killed: it
-//! is done once each time, if the masters keep its lock for a while (`min_hold`).
+//! Ten hosts start a job at the same minute, by clocks that differ by a second, on masters that are killed. The job
+//! is done once each time if the masters keep its lock for a while (`min_hold`).
 //!
-//! The hosts are processes, which are this program once more. The test counts what they say when they are about to do
+//! The hosts are processes of this program, started again. The test counts their reports that they are about to do
 //! the job, and asks neither the library nor the masters. `QUORLOCK_SCHEDULE_SEED` repeats a plan.
 
 #[allow(dead_code, reason = "the program `processes` asks more of these helpers")]
@@ -23,7 +23,7 @@ use plan::Plan;
 use settings::Settings;
 
 const ROUNDS: usize = 50;
-/// So many are enough to find a wrong client.
+/// The number of rounds that is enough to expose a wrong client.
 const FEW: usize = 12;
 
 const SEED: &str = "QUORLOCK_SCHEDULE_SEED";
@@ -59,7 +59,7 @@ fn is_done_once() -> Result<(), Failed> {
     }
 }
 
-/// All hosts ask at once, so votes are split. A host that tries once may be refused then, like all others; one that
+/// All hosts ask at once, so votes are split. A host that tries once may be refused then, like all others. A host that
 /// waits tries again.
 fn at_one_instant() -> Result<(), Failed> {
     let settings = Settings { waits: true, ..Settings::RIGHT };
@@ -68,14 +68,14 @@ fn at_one_instant() -> Result<(), Failed> {
     once.then_some(()).ok_or_else(|| figures.to_string().into())
 }
 
-/// The very same plan finds out hosts whose lock is free as soon as the job is done.
+/// The same plan exposes hosts whose lock is free as soon as the job is done.
 fn without_min_hold() -> Result<(), Failed> {
     let settings = Settings { min_hold: false, ..Settings::RIGHT };
     let figures = run("without min_hold", |seed| Plan::random(seed, FEW), settings)?;
     is_found(&figures)
 }
 
-/// A majority of the masters forgets what it has kept, and grants the lock again at once.
+/// A majority of the masters forgets the lock, and grants it again at once.
 fn without_quarantine() -> Result<(), Failed> {
     let settings = Settings { quarantine: false, ..Settings::RIGHT };
     let figures = run("without quarantine", |seed| Plan::forgetful(seed, FEW), settings)?;

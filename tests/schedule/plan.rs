@@ -1,4 +1,4 @@
-//! When each host starts the job, and what happens to masters and hosts meanwhile: a pure function of a seed.
+//! The hosts' start times for the job, and the faults of masters and hosts: a pure function of a seed.
 
 use std::time::Duration;
 
@@ -12,26 +12,26 @@ pub(crate) const HOSTS: usize = 10;
 pub(crate) const MASTERS: usize = 3;
 const MAJORITY: usize = MASTERS / 2 + 1;
 
-/// By how much the hosts' clocks differ.
+/// The difference between the hosts' clocks.
 const SPREAD: Duration = Duration::from_secs(1);
 
-/// From the beginning of one round to that of the next one. It is less than the spread, so rounds overlap.
+/// Time between the starts of two rounds. It is less than the spread, so rounds overlap.
 const EVERY: Duration = Duration::from_millis(800);
 
-/// From one fault to the next one. A master is away and in quarantine for less than that.
+/// Time between two faults. A master is away and in quarantine for less than this.
 const FAULT_EVERY: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
 pub(crate) struct Plan {
-    /// For each round, whether the host that does the job is killed.
+    /// For each round, true if the host that does the job is killed.
     pub(crate) rounds: Vec<bool>,
-    /// In their order.
+    /// The starts, by time.
     pub(crate) starts: Vec<Start>,
-    /// In their order.
+    /// The faults, by time.
     pub(crate) faults: Vec<Fault>,
 }
 
-/// One host's clock has come to the minute.
+/// The start of a round for one host, whose clock has come to the minute.
 #[derive(Debug)]
 pub(crate) struct Start {
     pub(crate) at: Duration,
@@ -39,7 +39,7 @@ pub(crate) struct Start {
     pub(crate) order: Order,
 }
 
-/// Masters are killed, and come back.
+/// The loss of some masters, which come back later.
 #[derive(Debug)]
 pub(crate) struct Fault {
     pub(crate) at: Duration,
@@ -48,7 +48,7 @@ pub(crate) struct Fault {
     pub(crate) keep_data: bool,
 }
 
-/// How many masters a fault takes, and whether they keep their data.
+/// The number of masters in a fault, and true if they keep their data.
 const FAULTS: [(usize, bool); 8] = [
     (1, false),
     (1, false),
@@ -61,7 +61,7 @@ const FAULTS: [(usize, bool); 8] = [
 ];
 
 impl Plan {
-    /// All faults in an order of chance, one after the other. In one of five rounds the host that does the job is
+    /// All faults in random order, one after the other. In one of five rounds the host that does the job is
     /// killed.
     pub(crate) fn random(seed: u64, rounds: usize) -> Self {
         Self::with(seed, rounds, SPREAD, &FAULTS)
@@ -93,7 +93,7 @@ impl Plan {
         Self { rounds: killed, starts, faults }
     }
 
-    /// In every third round a majority of the masters forgets everything, once the job is done and before the last
+    /// In every third round a majority of the masters forgets everything, after the job is done and before the last
     /// hosts start it.
     pub(crate) fn forgetful(seed: u64, rounds: usize) -> Self {
         let mut chance = StdRng::seed_from_u64(seed);
@@ -110,8 +110,8 @@ impl Plan {
     }
 }
 
-/// The hosts start each round in another order. No two of them start at one instant, if there is a spread: while a master
-/// is away, each of the two gets one vote, and neither does the job.
+/// The start times: in each round the hosts have another order. With a spread, no two hosts start at the same instant. While
+/// a master is away, each of two such hosts would get one vote, and neither would do the job.
 fn starts(killed: &[bool], spread: Duration, chance: &mut StdRng) -> Vec<Start> {
     let mut starts = Vec::new();
     for (round, is_killed) in killed.iter().copied().enumerate() {

@@ -1,15 +1,15 @@
-//! What this program does when it is started once more.
+//! The roles of this program when it is started as a helper process.
 
 use crate::host;
 
-/// Something that a helper process can do.
+/// A task of a helper process.
 #[derive(Debug)]
 pub(crate) struct Role {
     pub(crate) name: &'static str,
     pub(crate) run: fn(),
 }
 
-/// Does what `name` says, and returns.
+/// Plays the role with that name, and returns.
 pub(crate) fn play(name: &str) {
     assert_eq!(name, host::HOST.name, "the only role there is");
     (host::HOST.run)();

@@ -1,4 +1,4 @@
-//! Carries out a plan, on real masters and in processes, and hears what the hosts tell.
+//! Carries out a plan on real masters and host processes, and collects the hosts' reports.
 
 use std::thread;
 use std::time::Instant;
@@ -40,12 +40,12 @@ fn make(fault: &Fault, servers: &mut Servers, began: Instant) {
     }
 }
 
-/// The time that the plan says.
+/// Sleeps until the given time of the plan.
 fn sleep_until(at: Instant) {
     thread::sleep(at.saturating_duration_since(Instant::now()));
 }
 
-/// The hosts, and what they have told.
+/// The hosts and their reports.
 struct Crowd<'a> {
     plan: &'a Plan,
     settings: Settings,
@@ -63,17 +63,17 @@ impl<'a> Crowd<'a> {
         Self { plan, settings, urls, hosts, told, killed: 0 }
     }
 
-    /// Has the hosts start the rounds.
+    /// Makes the hosts start the rounds of the plan.
     fn attend(&mut self, began: Instant) {
         for start in &self.plan.starts {
             sleep_until(began + start.at);
             self.hear();
-            // It may have been killed just now.
+            // The host may have been killed just now.
             let _ = self.hosts[start.host].order(start.order);
         }
     }
 
-    /// Hears the hosts, and replaces those that were killed.
+    /// Collects the hosts' reports, and replaces hosts that were killed.
     fn hear(&mut self) {
         for i in 0..self.hosts.len() {
             let told = self.hosts[i].told();
@@ -83,7 +83,7 @@ impl<'a> Crowd<'a> {
         }
     }
 
-    /// Returns whether the host that has told that was killed then.
+    /// Notes the reports of a host. Returns true if that host was killed in one of them.
     fn note(&mut self, told: Vec<(usize, Told)>) -> bool {
         let mut was_killed = false;
         for (round, told) in told {
@@ -94,7 +94,7 @@ impl<'a> Crowd<'a> {
         was_killed
     }
 
-    /// What the hosts have told of each round, and how many of them were killed.
+    /// The reports by round, and the number of killed hosts.
     fn end(mut self) -> (Vec<Vec<Told>>, usize) {
         for mut host in std::mem::take(&mut self.hosts) {
             let told = host.hear_out();

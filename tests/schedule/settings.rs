@@ -1,29 +1,29 @@
-//! How the hosts' clients are set up: the right way, or a wrong one that the test has to find.
+//! The settings of the hosts' clients: the right ones, or wrong ones that the test must expose.
 
 use std::time::Duration;
 
 use quorlock::Builder;
 
-/// How long the masters keep the lock of a round that was done, and of one whose host was killed. A restarted master
-/// is in quarantine for as long. So a round may begin so late for a host on a busy machine before it is done twice.
+/// Time for which the masters keep the lock of a finished round, and of a round whose host was killed. A restarted
+/// master's quarantine is as long. A host on a busy machine may be this late for a round before its job is done twice.
 pub(crate) const KEPT: Duration = Duration::from_secs(3);
 
-/// How long a host waits that does not give up at once. It is much less than [`KEPT`], since the job must not be done
-/// again at the end of that.
+/// Time for which a patient host waits. It is much less than [`KEPT`], since the job must not be done
+/// again when that is over.
 const WAIT: Duration = Duration::from_millis(500);
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
     pub(crate) min_hold: bool,
     pub(crate) quarantine: bool,
-    /// Whether a host waits for a lock that is held, in place of trying once.
+    /// True if a host waits for a held lock, instead of trying once.
     pub(crate) waits: bool,
 }
 
 impl Settings {
     pub(crate) const RIGHT: Self = Self { min_hold: true, quarantine: true, waits: false };
 
-    /// Names the settings to a host.
+    /// The environment variable with a host's settings.
     pub(crate) const VARIABLE: &str = "QUORLOCK_TEST_SETTINGS";
 
     pub(crate) fn to_text(self) -> String {
@@ -37,7 +37,7 @@ impl Settings {
         Self { min_hold, quarantine, waits }
     }
 
-    /// How long a host waits for the lock. Zero is one try.
+    /// Time for which a host waits for the lock. Zero means one try.
     pub(crate) fn patience(self) -> Duration {
         if self.waits { WAIT } else { Duration::ZERO }
     }

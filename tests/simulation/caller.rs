@@ -1,5 +1,5 @@
-//! A thread of a client that takes locks, uses them and gives them back, as users do; a call runs
-//! the machine `core::Acquire`, as `src/runtime/call.rs` does.
+//! A thread of a client that takes locks, uses them and gives them back, as users do. A call runs the machine
+//! `core::Acquire`, as `src/runtime/call.rs` does.
 
 mod again;
 mod call;
@@ -17,16 +17,16 @@ use crate::core::base::Time;
 
 pub(super) struct Caller {
     index: usize,
-    /// Invalidates what was scheduled before.
+    /// Outdates the notes that were scheduled before.
     epoch: u64,
     doing: Doing,
-    /// How many locks it has tried for that it has to get in the end.
+    /// Number of locks that it has tried for in the last phase, where it must get each of them.
     to_probe: usize,
-    /// The calls that it has begun.
+    /// Number of calls that it has begun.
     calls: u32,
     /// Its number among all threads of its process.
     pub(super) thread: u64,
-    /// The further holds of the lock that it holds.
+    /// Further holds of the lock that it holds.
     again: Vec<Hold>,
 }
 
@@ -63,13 +63,13 @@ impl Caller {
         }
     }
 
-    /// What wakes it, if it waits in the local queue.
+    /// Returns the note that wakes it, if it waits in the local queue.
     pub(super) fn waits_in_queue(&self) -> Option<Note> {
         let Doing::Calling(call) = &self.doing else { return None };
         call.waits_in_queue().then(|| self.note())
     }
 
-    /// A new phase has begun.
+    /// Reacts to the beginning of a new phase: a use or a pause ends at once.
     pub(super) fn hurry(client: &mut Client, index: usize, cx: &mut Cx<'_>) {
         let caller = &mut client.callers[index];
         let now = cx.now();
@@ -89,7 +89,7 @@ impl Caller {
         cx.remind(at, note);
     }
 
-    /// What wakes it from now on. What was scheduled before does not.
+    /// Returns the note that wakes it from now on. Notes that were scheduled before no longer do.
     fn next_note(&mut self, cx: &mut Cx<'_>) -> Note {
         self.epoch = cx.net.fresh();
         self.note()
@@ -99,9 +99,9 @@ impl Caller {
         Note::Caller { caller: self.index, epoch: self.epoch }
     }
 
-    /// Its time has come, or what it waits for.
+    /// Continues the caller: its time has come, or the event that it waits for.
     pub(super) fn go_on(client: &mut Client, index: usize, epoch: u64, cx: &mut Cx<'_>) {
-        // It may have been dropped.
+        // The caller may have been dropped.
         let Some(caller) = client.callers.get_mut(index).filter(|caller| caller.epoch == epoch)
         else {
             return;
@@ -118,7 +118,7 @@ impl Caller {
         }
     }
 
-    /// Until the next call, if there is one.
+    /// Gives its further holds back, and rests until the next call, if there is one.
     fn rest(client: &mut Client, index: usize, cx: &mut Cx<'_>) {
         for hold in std::mem::take(&mut client.callers[index].again) {
             hold.drop_guard(client, cx);
@@ -133,7 +133,7 @@ impl Caller {
         };
         let thinks = cx.settings.habit.thinks() && cx.net.chance.one_in(3);
         let think = if thinks { cx.net.chance.ms(0..400) } else { Duration::ZERO };
-        // Nobody rests between the locks that it has to get in the end.
+        // A caller does not rest between the locks that it must get in the end.
         let rests = cx.settings.habit.rests().filter(|_| cx.phase == Phase::Working);
         let think = rests.unwrap_or(think);
         let at = cx.now().after(think);

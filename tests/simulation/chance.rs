@@ -1,4 +1,4 @@
-//! Chance out of a seed: the same seed, the same run.
+//! Random numbers out of a seed: the same seed gives the same run.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -22,7 +22,7 @@ impl Chance {
         self.below(n) == 0
     }
 
-    /// A duration out of `range`, in milliseconds; whole microseconds.
+    /// A random duration in whole microseconds, out of `range` milliseconds.
     pub(super) fn ms(&mut self, range: Range<u64>) -> Duration {
         Duration::from_micros(self.0.random_range(range.start * 1_000..range.end * 1_000))
     }
@@ -35,7 +35,7 @@ impl Chance {
         choices[self.below(choices.len())].clone()
     }
 
-    /// Out of `0.0..1.0`.
+    /// A random number out of `0.0..1.0`.
     pub(super) fn share(&mut self) -> f64 {
         self.0.random()
     }

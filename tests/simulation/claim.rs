@@ -21,18 +21,18 @@ use crate::kinds::contract::reply;
 use crate::kinds::contract::requests::OwnerRequests;
 use crate::node::Request;
 
-/// Where a node keeps its mark.
+/// Key of the mark on each node.
 pub(super) const MARK: &[u8] = b"{quorlock}:mark";
 
-/// The label of a client's owner texts. They differ in length, one is empty, and one has the sign in it behind which
-/// the random part stands.
+/// The label of a client's owner texts. The labels differ in length. One is empty, and one contains the `#` that
+/// separates label and random part.
 pub(super) fn label(client: usize) -> &'static str {
     const LABELS: [&str; 4] =
         ["", "web-3:17", "a#b", "a-host-with-a-long-name.example.com:4194304"];
     LABELS[client % LABELS.len()]
 }
 
-/// An owner, for stories: what differs from one to the next.
+/// Short form of an owner for stories: the first four characters of its random part.
 pub(super) fn short(owner: impl AsRef<[u8]>) -> String {
     let random = owner.as_ref().rsplit(|byte| *byte == b'#').next().unwrap_or_default();
     String::from_utf8_lossy(&random[..random.len().min(4)]).into_owned()
@@ -41,28 +41,28 @@ pub(super) fn short(owner: impl AsRef<[u8]>) -> String {
 pub(super) struct Claim {
     pub(super) lock: LockId,
     names: Names,
-    /// Of the lock on the nodes.
+    /// Keys of the lock on the nodes.
     pub(super) keys: Rc<[Vec<u8>]>,
     owner: String,
-    /// The same of a lock that was downgraded, with its kind from then on.
+    /// Kind and owner of the lock since it was downgraded.
     downgraded: OnceCell<(&'static Kind, String)>,
     pub(super) terms: Terms,
-    /// What the nodes may know of its caller.
+    /// Data about the waiting caller that nodes may keep.
     waits: Waits,
-    /// The request for the lock, once it was made.
+    /// The request for the lock, once it is made.
     request: OnceCell<Outgoing>,
-    /// Of a semaphore: the slots that are asked for.
+    /// Slots that are asked for, if the lock is a semaphore.
     permits: Permits,
-    /// The same, in true time.
+    /// Start of the attempt, in true time.
     pub(super) began: Duration,
-    /// How often the client's machine had been suspended before that.
+    /// Number of suspensions of the client's machine before the attempt began.
     pub(super) suspensions: u64,
     pub(super) attempt: Rc<FanOut<Attempt>>,
     /// The number of the lock that was won; 0 without fencing.
     pub(super) number: u64,
-    /// When that was, in true time.
+    /// Time of the grant, in true time.
     pub(super) granted_at: Duration,
-    /// The first node could not be reached then.
+    /// True if the first node could not be reached at the time of the grant.
     pub(super) without_first: bool,
 }
 
@@ -102,18 +102,18 @@ impl Claim {
         }
     }
 
-    /// The owner, as the nodes have it.
+    /// The owner, as the nodes know it.
     pub(super) fn owner(&self) -> &str {
         self.downgraded.get().map_or(&self.owner, |(_, owner)| owner)
     }
 
-    /// As what it is held now: a lock that was downgraded is of another kind than the one that was wanted.
+    /// The lock as it is held now. After a downgrade its kind is another one than the caller asked for.
     pub(super) fn held_as(&self) -> LockId {
         let lock = self.lock.with(self.permits);
         self.downgraded.get().map_or(lock, |(kind, _)| lock.of_kind(kind))
     }
 
-    /// The lock is shared from now on.
+    /// Makes the lock shared from now on.
     pub(super) fn downgrade(&self) {
         if let Some(downgraded) = self.lock.kind().downgraded(&self.owner) {
             self.downgraded.get_or_init(|| downgraded);
@@ -125,7 +125,7 @@ impl Claim {
         short(self.owner())
     }
 
-    /// Asks those nodes.
+    /// Sends the request for the lock to the nodes that `whom` selects.
     pub(super) fn ask(&self, client: &mut Client, cx: &mut Cx<'_>, whom: impl Fn(usize) -> bool) {
         let outgoing = self.request.get_or_init(|| self.acquire_request(client, cx));
         for (_, worker) in client.workers.iter_mut().enumerate().filter(|(node, _)| whom(*node)) {
@@ -149,7 +149,7 @@ impl Claim {
         self.outgoing(request, "acquire")
     }
 
-    /// Has all nodes know the lock's number.
+    /// Sends the lock's number to all nodes, and counts their confirmations.
     pub(super) fn write_back(
         &self,
         client: &mut Client,
@@ -169,7 +169,7 @@ impl Claim {
         round
     }
 
-    /// Asks nodes to let the keys live longer.
+    /// Asks nodes to extend the life of the keys.
     pub(super) fn extend(
         &self,
         client: &mut Client,
@@ -187,7 +187,7 @@ impl Claim {
         }
     }
 
-    /// What is asked for a lock that is held so.
+    /// Builds the requests for a lock that is held as `class` says.
     fn requests(&self, cx: &Cx<'_>, class: HoldClass) -> OwnerRequests<'_> {
         let kind = self.lock.kind();
         let downgraded = self.downgraded.get().filter(|_| class != kind.hold_class);
@@ -203,12 +203,12 @@ impl Claim {
         }
     }
 
-    /// A release.
+    /// Builds a plain release.
     pub(super) fn release_call(&self, cx: &Cx<'_>, releases: &Releases) -> Outgoing {
         self.outgoing(self.requests(cx, releases.class).release(), "release")
     }
 
-    /// A release by `node`, as `plan` says.
+    /// Builds a release for `node`, as `plan` says.
     pub(super) fn release_by(
         &self,
         cx: &Cx<'_>,

@@ -27,14 +27,14 @@ use crate::core::vote::{Cleanup, LastNumbers, Release, only_asked};
 use crate::embedded::Reply;
 use crate::kinds::contract::reply;
 
-/// What a client's threads wait for.
+/// An event that a client's thread waits for.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Note {
     Worker {
         node: usize,
         epoch: u64,
     },
-    /// A node may have to be probed; 0: whenever that was asked for.
+    /// A node may have to be probed. Epoch 0 is never outdated.
     Probe {
         node: usize,
         epoch: u64,
@@ -60,7 +60,7 @@ pub(super) enum Note {
     Order {
         order: usize,
     },
-    /// Something about releases.
+    /// News about releases.
     Heard {
         node: usize,
         session: u64,
@@ -68,56 +68,56 @@ pub(super) enum Note {
     },
 }
 
-/// What a client is set to.
+/// Configuration of a client, and the parts of the plan that it needs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Settings {
     pub(super) nodes: usize,
     pub(super) names: usize,
     pub(super) ttl: Duration,
-    /// How long everybody gets each lock within, once nothing is wrong.
+    /// Time within which every caller gets each lock, once nothing is wrong.
     pub(super) enough: Duration,
     pub(super) clock_tolerance: Duration,
     pub(super) node_timeout: Duration,
     pub(super) no_quorum_timeout: Duration,
-    /// The first caller of all keeps its lock.
+    /// True if the first caller of all keeps its lock.
     pub(super) rolling: bool,
     pub(super) fencing: bool,
     pub(super) quarantine: bool,
     pub(super) local_queues: bool,
     pub(super) together: bool,
     pub(super) kind: Option<&'static str>,
-    /// How many permits each semaphore has.
+    /// Number of permits of each semaphore.
     pub(super) permits: u32,
-    /// With how many all of them agree, once nothing is wrong.
+    /// Number of permits on which all clients agree, once nothing is wrong.
     pub(super) permits_in_the_end: u32,
-    /// How long a quarantine lasts.
+    /// Duration of a quarantine.
     pub(super) max_ttl: Duration,
     pub(super) fall_back_after: Option<Duration>,
     pub(super) backoff: Backoff,
     pub(super) habit: Habit,
-    /// Its user may end connections on the servers.
+    /// True if its user may end connections on the servers.
     pub(super) may_end: bool,
 }
 
 impl Settings {
-    /// How many holders that lock has at a time.
+    /// Hold class of that lock: one holder at a time, or several.
     pub(super) fn class_of(&self, lock: LockId) -> HoldClass {
         if self.together { HoldClass::Shared } else { lock.kind().hold_class }
     }
 }
 
-/// What the callers do.
+/// Phase of a run, for the callers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     /// They take locks, and give them back.
     Working,
-    /// They finish what they do.
+    /// They finish their work.
     Draining,
-    /// Each has to get each lock once more.
+    /// Each caller must get each lock once more.
     Probing,
 }
 
-/// A client's surroundings, while it does something.
+/// A client's surroundings while it acts.
 pub(super) struct Cx<'a> {
     pub(super) net: &'a mut Network,
     pub(super) client: usize,
@@ -138,7 +138,7 @@ impl Cx<'_> {
         self.net.schedule(at, Event::ForClient { client: self.client, note });
     }
 
-    /// Wakes a thread up, which takes a moment, and sometimes more.
+    /// Wakes a thread. This takes 50 µs, and sometimes up to 20 ms.
     pub(super) fn wake(&mut self, note: Note) {
         self.net.perhaps_pause(self.client);
         let late = self.net.straggles().then(|| self.net.chance.ms(0..20));
@@ -153,23 +153,23 @@ pub(super) struct Client {
     settings: Settings,
     how_many: usize,
     pub(super) phase: Phase,
-    /// Which process this is, of all clients'.
+    /// Number of the running process, unique among those of all clients.
     pub(super) process: u64,
     pub(super) running: bool,
     paused: u32,
-    /// What came while it was paused.
+    /// Events that came while it was paused.
     deferred: VecDeque<Event>,
     pub(super) workers: Vec<Worker>,
     pub(super) callers: Vec<Caller>,
-    /// What operators have ordered at this client.
+    /// Orders of operators at this client.
     pub(super) orders: Vec<Order>,
     pub(super) sessions: Vec<Option<Session>>,
-    /// The numbers that it has seen.
+    /// The last fencing numbers that it has seen.
     pub(super) numbers: LastNumbers,
     configuration: Configuration,
     shared: Rc<Shared>,
     pub(super) held: BTreeMap<u64, Rc<Held>>,
-    /// Locks that have ended, and of which the timer has not noticed it yet.
+    /// Locks whose end the timer has not noticed yet.
     pub(super) ending: BTreeMap<u64, Rc<Held>>,
 }
 
@@ -229,7 +229,7 @@ impl Client {
         client
     }
 
-    /// A process starts, with all that it has.
+    /// Starts a process, with fresh state.
     pub(super) fn start(&mut self, net: &mut Network) {
         if self.running {
             return;
@@ -246,7 +246,7 @@ impl Client {
         });
     }
 
-    /// The process is killed.
+    /// Kills the process.
     pub(super) fn crash(&mut self, net: &mut Network) {
         self.running = false;
         self.deferred.clear();
@@ -261,14 +261,14 @@ impl Client {
         net.close_all(self.index);
     }
 
-    /// An operator at this client forces that name open, if the process runs.
+    /// Lets an operator at this client force that name open, if the process runs.
     pub(super) fn force(&mut self, name: usize, net: &mut Network) {
         if self.runs() {
             self.with(net, |client, cx| Order::begin(client, cx, name));
         }
     }
 
-    /// The holders of that name hear that somebody asks for it, if the process runs.
+    /// Tells the holders of that name that somebody asks for it, if the process runs.
     pub(super) fn hears_ask(&mut self, name: usize, net: &mut Network) {
         if self.runs() {
             self.with(net, |client, cx| {
@@ -278,7 +278,7 @@ impl Client {
         }
     }
 
-    /// All guards and calls are dropped; what they leave on the nodes is given back.
+    /// Drops all guards and calls. Locks and keys that they leave on the nodes are given back.
     pub(super) fn drop_all(&mut self, net: &mut Network) {
         self.with(net, |client, cx| {
             for held in client.held.values().cloned().collect::<Vec<_>>() {
@@ -294,7 +294,7 @@ impl Client {
         });
     }
 
-    /// New callers take the place of those that were dropped.
+    /// Starts new callers in place of those that were dropped.
     pub(super) fn begin_anew(&mut self, net: &mut Network) {
         if self.running && self.callers.is_empty() {
             let how_many = self.how_many;
@@ -304,7 +304,7 @@ impl Client {
         }
     }
 
-    /// Whether the process runs.
+    /// Returns true if the process runs and is not paused.
     pub(super) fn runs(&self) -> bool {
         self.running && self.paused == 0
     }
@@ -313,7 +313,7 @@ impl Client {
         self.paused += 1;
     }
 
-    /// The process goes on, with all that came meanwhile.
+    /// Resumes the process, with all events that came meanwhile.
     pub(super) fn resume(&mut self, net: &mut Network) {
         self.paused -= 1;
         if self.paused == 0 {
@@ -342,7 +342,7 @@ impl Client {
         });
     }
 
-    /// Whether it is worth waiting for the nodes' clocks before anything is asked.
+    /// Returns true if it is worth waiting for the nodes' clocks before the nodes are asked.
     pub(super) fn waits_for_clocks(&self, cx: &Cx<'_>) -> bool {
         let clocks: Vec<_> = (0..self.workers.len()).map(|node| cx.shared.offset(node)).collect();
         let known = clocks.iter().flatten().count();
@@ -351,7 +351,7 @@ impl Client {
         worth_waiting(known, coming, clocks.len())
     }
 
-    /// Whether no caller has anything to do.
+    /// Returns true if no caller has anything to do.
     pub(super) fn is_idle(&self) -> bool {
         self.callers.iter().all(Caller::is_idle)
     }
@@ -446,7 +446,7 @@ impl Client {
         }
     }
 
-    /// What the locks say of themselves now goes to the checkers.
+    /// Reports the present state of the locks to the checkers.
     fn report(&self, net: &mut Network) {
         for (id, held) in &self.held {
             let until = self.clock.when(held.lock.borrow().valid_until());

@@ -1,4 +1,4 @@
-//! A client's clock: it runs a little too fast or too slow, and starts anywhere.
+//! A client's clock: it runs a little too fast or too slow, and starts at any time.
 
 use std::time::Duration;
 
@@ -12,12 +12,12 @@ pub(super) struct Clock {
 }
 
 impl Clock {
-    /// What it shows at that true time.
+    /// Returns the time that it shows at that true time.
     pub(super) fn at(&self, now: Duration) -> Time {
         Time::from_start(self.started + at_rate(now, self.rate_ppm))
     }
 
-    /// A true time at which it shows that, or up to two microseconds more.
+    /// Returns a true time at which it shows `time`, or up to two microseconds more.
     pub(super) fn when(&self, time: Time) -> Duration {
         let shown = time.since(Time::from_start(self.started)).as_nanos().div_ceil(1_000) as i128;
         let us = (shown * 1_000_000).div_euclid(1_000_000 + i128::from(self.rate_ppm)) + 1;

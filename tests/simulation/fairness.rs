@@ -1,4 +1,4 @@
-//! How a client hears of other processes that want its locks, as `src/runtime/subscriptions.rs` does it.
+//! News of other processes that want a client's locks, handled as `src/runtime/subscriptions.rs` does.
 
 use std::rc::Rc;
 
@@ -12,7 +12,7 @@ use crate::core::vote::Failure;
 use crate::kinds::contract::reply;
 use crate::node::Value;
 
-/// Passes the answers to a release on to whoever waits for them, if anybody does.
+/// Notes contention from the answers to a release, and passes them on to the asker that waits for them, if there is one.
 pub(super) struct ContentionSink {
     pub(super) shared: Rc<Shared>,
     pub(super) lock: LockId,

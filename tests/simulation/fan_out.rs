@@ -1,4 +1,4 @@
-//! A ballot on its way, as `src/runtime/fan_out.rs` carries it, without threads.
+//! A request to all nodes and the count of its answers, as `src/runtime/fan_out.rs` does it, without threads.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -12,17 +12,17 @@ use crate::embedded::Reply;
 use crate::kinds::contract::reply::Unexpected;
 use crate::node::Value;
 
-/// Whoever asked the nodes something.
+/// The part of a client that has asked the nodes something.
 pub(super) trait Asker {
     fn sending(&self, node: usize, via: Via, now: Time) -> bool;
 
-    /// That copy has certainly not run.
+    /// Notes that this copy of the request has certainly not run.
     fn unsent(&self, node: usize);
 
-    /// The node's clock was seen not to be where it had to be, at that time.
+    /// Notes that the node's clock was off its expected value at that time.
     fn clock_moved(&self, _node: usize, _seen_at: Time) {}
 
-    /// The one answer of a node; whom to wake, if that decided it.
+    /// Takes the one answer of a node. Returns the waiter, if that must be woken.
     fn answer(&self, node: usize, answer: Result<Value, Failure>, now: Time) -> Option<Note>;
 }
 
@@ -31,9 +31,9 @@ pub(super) struct FanOut<B: Ballot> {
     read: fn(&Value) -> Result<B::Vote, Unexpected>,
     waiter: Note,
     told: Cell<bool>,
-    /// The waiter is told of each answer.
+    /// True if the waiter is woken for each answer.
     pub(super) hears_out: Cell<bool>,
-    /// The first node has answered, be it with an error, or is known to grant nothing.
+    /// True once the first node has answered, even with an error, or is known to grant nothing.
     pub(super) reached_first: Cell<bool>,
 }
 
@@ -53,7 +53,7 @@ impl<B: Ballot> FanOut<B> {
         }
     }
 
-    /// Has a ballot that was decided go on, if it wants to; the next verdict is told anew.
+    /// Has a decided ballot go on, if it wants to. Its next verdict wakes the waiter again.
     pub(super) fn reopen(&self, f: impl FnOnce(&mut B) -> bool) -> bool {
         let goes_on = self.with(f);
         self.told.set(self.told.get() && !goes_on);
@@ -108,7 +108,7 @@ impl<B: Ballot> fmt::Debug for FanOut<B> {
     }
 }
 
-/// As a node's answer comes out of `node/`.
+/// Converts a reply to the value that `node/` makes of a node's answer.
 pub(super) fn value(reply: &Reply) -> Value {
     match reply {
         Reply::Int(number) => Value::Int(*number),

@@ -1,4 +1,4 @@
-//! What can go wrong, and how it begins and ends.
+//! Faults of nodes, clients and the network, and how each begins and ends.
 
 use std::fmt;
 use std::time::Duration;
@@ -24,30 +24,30 @@ pub(super) enum Fault {
     Down {
         node: usize,
     },
-    /// The node's process is gone, and comes back without its data, not before every lock that it
-    /// may have forgotten has ended.
+    /// The node's process is gone, and comes back without its data. Without a quarantine, it stays away until every
+    /// lock that it may have forgotten has ended.
     Amnesia {
         node: usize,
     },
-    /// The node's data is flushed, and nobody can reach it for as long.
+    /// The node's data is flushed. Without a quarantine, no client can reach it while this lasts.
     Flushed {
         node: usize,
     },
-    /// The node was a replica of a copy for a moment that had only its mark, and no connection has ended.
+    /// For a moment, the node was a replica of a copy that had only its mark. No connection has ended.
     Promoted {
         node: usize,
     },
-    /// The node's wall clock is set forward, which ends its keys, and nobody can reach it for as long.
+    /// The node's wall clock is set forward, which ends its keys. No client can reach it while this lasts.
     WallClockForward {
         node: usize,
         by: Duration,
     },
-    /// The node's wall clock is set forward, which ends its keys; it is reached as before.
+    /// The node's wall clock is set forward, which ends its keys. Clients reach it as before.
     ClockJumps {
         node: usize,
         by: Duration,
     },
-    /// Nothing gets through between them, and nobody is told.
+    /// Nothing gets through between the two, and neither side is told.
     Cut {
         client: usize,
         node: usize,
@@ -65,7 +65,7 @@ pub(super) enum Fault {
     AllRepliesLost {
         client: usize,
     },
-    /// Everything between them takes that much longer.
+    /// Each message between the two takes that much longer.
     Slow {
         client: usize,
         node: usize,
@@ -83,7 +83,7 @@ pub(super) enum Fault {
         node: usize,
         by: Duration,
     },
-    /// The connection is closed; what was on its way may still run, even much later.
+    /// The connection is closed. Requests on their way may still run, even much later.
     Reset {
         client: usize,
         node: usize,
@@ -91,8 +91,8 @@ pub(super) enum Fault {
     ResetAll {
         client: usize,
     },
-    /// What the client writes over its present connections to all nodes but the first `split` arrives when
-    /// this ends. Connections that it makes meanwhile work.
+    /// Requests that the client writes over its present connections arrive when this ends, at all nodes but the first
+    /// `split`. Connections that it makes meanwhile work.
     Held {
         client: usize,
         split: usize,
@@ -105,7 +105,7 @@ pub(super) enum Fault {
     Crashed {
         client: usize,
     },
-    /// The process drops all that it has of the library; it begins anew when this ends.
+    /// The process drops all its guards and calls of the library. It begins anew when this ends.
     Dropped {
         client: usize,
     },
@@ -113,7 +113,7 @@ pub(super) enum Fault {
     Deleted {
         name: usize,
     },
-    /// An operator at the client has the lock taken from whoever has it.
+    /// An operator at the client forces the lock open.
     Forced {
         client: usize,
         name: usize,
@@ -127,7 +127,7 @@ pub(super) enum Fault {
     Full {
         node: usize,
     },
-    /// The node lets nobody subscribe any more; who has done so hears on.
+    /// The node refuses new subscriptions. Existing subscribers still hear messages.
     SubscribersRefused {
         node: usize,
     },
@@ -140,8 +140,8 @@ pub(super) enum Fault {
         node: usize,
         by: Duration,
     },
-    /// A client whose clocks were wrong has left a number of the first name on the node that is so far
-    /// ahead of the time.
+    /// A client with wrong clocks has left a number of the first name on the node. The number is that far ahead of
+    /// the time.
     LargeNumber {
         node: usize,
         by: Duration,
@@ -149,7 +149,7 @@ pub(super) enum Fault {
 }
 
 impl Fault {
-    /// Whether a node forgets locks; with a `quarantine`, whether one that is not noticed.
+    /// Returns true if a node forgets locks; with a `quarantine`, only if that goes unnoticed.
     pub(super) fn forgets(&self, quarantine: bool) -> bool {
         match self {
             Self::WallClockForward { .. } => true,
@@ -163,12 +163,12 @@ impl Fault {
 }
 
 impl Fault {
-    /// Whether keys are gone for which nobody has allowed.
+    /// Returns true if keys end earlier than the clock tolerance allows for.
     fn ends_keys_early(&self, clock_tolerance: Duration) -> bool {
         !matches!(self, Self::ClockJumps { by, .. } if *by <= clock_tolerance)
     }
 
-    /// Whether a node's wall clock is set.
+    /// Returns true if it sets a node's wall clock.
     pub(super) fn steps(&self) -> bool {
         matches!(
             self,
@@ -237,7 +237,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// Begins it.
+/// Begins the fault.
 pub(super) fn begin(world: &mut World, fault: &Fault) {
     world.net.tell(|| format!("-- {fault}"));
     let nodes = world.net.nodes.len();
@@ -319,7 +319,7 @@ pub(super) fn begin(world: &mut World, fault: &Fault) {
     }
 }
 
-/// Ends it.
+/// Ends the fault.
 pub(super) fn end(world: &mut World, fault: &Fault) {
     world.net.tell(|| format!("-- over: {fault}"));
     let nodes = world.net.nodes.len();

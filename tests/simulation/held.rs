@@ -1,4 +1,4 @@
-//! A lock that is held, with what the timer does for it: it runs the machines of `core/hold/held_lock.rs`.
+//! A held lock, and the work of the timer for it. It runs the machines of `core/hold/held_lock.rs`.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -19,12 +19,12 @@ use crate::core::queue::{LocalLease, OfThread, QueueTicket};
 use crate::core::vote::{Attempt, Extension, FencingToken, Grant, Quorum, Release, Shared};
 use crate::kinds::contract::reply;
 
-/// How long before the machine is looked at again, for answers that nobody tells of.
+/// Polling interval of the machine while it waits for answers that wake nobody.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
 type Lock = HeldLock<Rc<FanOut<Attempt>>, Rc<FanOut<Extension>>>;
 
-/// One holder's right to a lock: what its guard owns.
+/// One holder's right to a lock, which its guard owns.
 #[derive(Clone)]
 pub(super) struct Hold {
     pub(super) held: Rc<Held>,
@@ -34,11 +34,11 @@ pub(super) struct Hold {
 }
 
 struct HoldState {
-    /// The number by which its token goes: another one, if its thread has taken the lock again.
+    /// Sequence number in its token. If its thread has taken the lock again, it is that of the first hold.
     token_of: u64,
-    /// Its thread, if that may take the lock again, and as what it counts there.
+    /// Its thread, if that may take the lock again, and the class under which it counts for that thread.
     thread: Cell<Option<(u64, HoldClass)>>,
-    /// What it hears of a loss.
+    /// Its notice of a loss.
     notice: RefCell<LossNotice<()>>,
 }
 
@@ -50,26 +50,26 @@ pub(super) struct Held {
     pub(super) ticket: QueueTicket,
     /// The guards that have not been given back or dropped, by sequence number.
     guards: RefCell<BTreeMap<u64, Rc<HoldState>>>,
-    /// Its present holder's terms, and when that one began.
+    /// The terms of its present holder, and the time at which that one began.
     pub(super) terms: Cell<Terms>,
     pub(super) since: Cell<Time>,
-    /// Until when its holder has asked for it, renewals aside, and until when it was valid before.
+    /// End of the time that its holder has asked for, renewals aside, and the end of its validity when that was last reported.
     pub(super) wanted: Cell<Time>,
     pub(super) promised: Cell<Time>,
-    /// A holder has asked for another time than the TTL.
+    /// True if a holder has asked for another time than the TTL.
     pub(super) is_extended: Cell<bool>,
-    /// When the nodes were last asked for something.
+    /// Time of the last request to the nodes.
     asked_at: Cell<Time>,
-    /// Invalidates what was scheduled before.
+    /// Outdates the notes that were scheduled before.
     epoch: Cell<u64>,
     doing: RefCell<Doing>,
 }
 
-/// What the timer does for it.
+/// Present work of the timer for the lock.
 enum Doing {
     /// It sleeps until something is due.
     Sleeping,
-    /// It has decided to renew, and gets around to it.
+    /// It has decided to renew, and will do so shortly.
     AboutToRenew,
     Renewing(Prolonging),
 }
@@ -122,7 +122,7 @@ impl Held {
         held.new_guard(0, 0)
     }
 
-    /// All holders, as their guards have it.
+    /// Returns the holds of all guards.
     pub(super) fn holds(self: &Rc<Self>) -> Vec<Hold> {
         let hold = |(sequence, state): (&u64, &Rc<HoldState>)| Hold {
             held: self.clone(),
@@ -139,12 +139,12 @@ impl Held {
         Hold { held: self.clone(), sequence, state }
     }
 
-    /// Whether nobody else holds it beside its one holder.
+    /// Returns true if it has exactly one holder.
     pub(super) fn has_one_holder(&self) -> bool {
         self.guards.borrow().len() == 1
     }
 
-    /// What its present holder agreed to.
+    /// The agreement with its present holder.
     pub(super) fn agreed(&self) -> Agreed {
         Agreed {
             terms: self.terms.get(),
@@ -154,18 +154,18 @@ impl Held {
         }
     }
 
-    /// On what terms it is held, for the checkers.
+    /// The terms on which it is held, for the checkers.
     pub(super) fn lease_terms(&self) -> LeaseTerms {
         let on_first = self.lock.borrow().basis() == Basis::FirstNode;
         LeaseTerms { terms: self.terms.get(), on_first }
     }
 
-    /// Another caller has it from now on, under that sequence number.
+    /// Makes another caller its holder from now on, under that sequence number.
     pub(super) fn handed_over(self: &Rc<Self>, sequence: u64, terms: Terms, now: Time) -> Hold {
         self.guards.borrow_mut().clear();
         self.terms.set(terms);
         self.since.set(now);
-        // It may hold it for less long than the one before.
+        // The new holder's time may end before that of the previous one.
         self.promised.set(self.lock.borrow().valid_until());
         self.new_guard(sequence, sequence)
     }
@@ -178,7 +178,7 @@ impl Held {
         self.claim.lock.has(name)
     }
 
-    /// The first node tells of a request to give it up.
+    /// Has the first node report a request to give it up.
     pub(super) fn hears_ask(&self, now: Time) {
         let mut lock = self.lock.borrow_mut();
         lock.hear_asks();
@@ -186,13 +186,13 @@ impl Held {
         let _ = lock.handle_ask_read(0, vec![request], now);
     }
 
-    /// The client's machine was suspended: the lease is over, and the thread is told.
+    /// Ends the lease and wakes the thread, because the client's machine was suspended.
     pub(super) fn suspended(&self, cx: &mut Cx<'_>) {
         self.lock.borrow_mut().handle_suspended();
         self.sleep_anew(cx);
     }
 
-    /// The thread sleeps until the lease wants something.
+    /// Puts the thread to sleep until the lease needs something.
     fn sleep(&self, cx: &mut Cx<'_>) {
         *self.doing.borrow_mut() = Doing::Sleeping;
         let now = cx.now();
@@ -201,7 +201,7 @@ impl Held {
         self.remind(cx, at.after(late));
     }
 
-    /// The lease has changed, so the thread looks at it again, if it sleeps.
+    /// Has the thread look at the changed lease again, if it sleeps.
     pub(super) fn sleep_anew(&self, cx: &mut Cx<'_>) {
         let sleeping = matches!(*self.doing.borrow(), Doing::Sleeping);
         if sleeping && !self.ended() {
@@ -218,9 +218,9 @@ impl Held {
         Note::Held { lock: self.id, epoch: self.epoch.get() }
     }
 
-    /// The thread runs.
+    /// Runs the thread.
     pub(super) fn go_on(client: &mut Client, lock: u64, epoch: u64, cx: &mut Cx<'_>) {
-        // A thread that has not noticed the end yet runs on, too.
+        // A thread that has not noticed the end of its lock runs on, too.
         let Some(held) = client.held.get(&lock).or_else(|| client.ending.get(&lock)).cloned()
         else {
             return;
@@ -269,8 +269,8 @@ impl Held {
         }
     }
 
-    /// Carries a renewal or an extension on, until it waits for something of which `waiter` is told; what came of it, once
-    /// it is done.
+    /// Carries a renewal or an extension on until it must wait for an event that wakes `waiter`. Returns the outcome
+    /// once it is done.
     pub(super) fn prolong(
         &self,
         client: &mut Client,
@@ -315,7 +315,7 @@ impl Held {
         }
     }
 
-    /// Whether somebody has deleted its keys, and nothing has set one again, or is under way to.
+    /// Returns true if somebody has deleted its keys, none is set again, and no request that could set one is under way.
     pub(super) fn is_gone(&self, cx: &mut Cx<'_>) -> bool {
         let settled = self.asked_at.get().after(cx.settings.node_timeout) < cx.now();
         let (now, owner) = (cx.net.now, self.claim.owner().as_bytes());
@@ -332,17 +332,17 @@ impl Hold {
         FencingToken::new(self.held.claim.number, self.state.token_of)
     }
 
-    /// It counts as one of the guards of that class that the thread has.
+    /// Counts it as one of the thread's guards of that class.
     pub(super) fn of_thread(&self, thread: u64, class: HoldClass) {
         self.state.thread.set(Some((thread, class)));
     }
 
-    /// How it counts among the guards of its thread.
+    /// Returns the class under which it counts among the guards of its thread.
     pub(super) fn class(&self) -> Option<HoldClass> {
         self.state.thread.get().map(|(_, class)| class)
     }
 
-    /// The holder shares the lock from now on.
+    /// Makes the holder share the lock from now on.
     pub(super) fn downgrade(&self, client: &mut Client, cx: &mut Cx<'_>) {
         let (held, now) = (&self.held, cx.now());
         if let Some((thread, _)) = self.state.thread.get() {
@@ -360,7 +360,7 @@ impl Hold {
         }
     }
 
-    /// The guard is dropped. Returns whether that was the end of the lock, or of its holder's time.
+    /// Drops the guard. Returns true if that was the end of the lock, or of its holder's time.
     pub(super) fn drop_guard(&self, client: &mut Client, cx: &mut Cx<'_>) -> bool {
         let mut ending = Ending::new(cx, self, GiveBack::dropped(self.sequence));
         ending.carry_out(client, cx, None);
@@ -368,13 +368,13 @@ impl Hold {
     }
 }
 
-/// The end of a lock, or of one holder's time with it, on its way.
+/// A lock's end under way, or the end of one holder's time with it.
 pub(super) struct Ending {
     pub(super) held: Rc<Held>,
     machine: GiveBack,
-    /// The holder that leaves; `None`: the lock is lost.
+    /// The holder that leaves; `None` if the lock is lost.
     leaving: Option<Hold>,
-    /// The holder has handed the lock over, or left it; the lock has ended.
+    /// True once the holder has handed the lock over or left it, or the lock has ended.
     pub(super) has_left: bool,
     /// The release whose answers are counted.
     pub(super) release: Option<Rc<FanOut<Release>>>,
@@ -395,14 +395,14 @@ impl Ending {
         Self { held, machine, leaving: None, has_left: false, release: None }
     }
 
-    /// The answers to the release have come, or their time is over.
+    /// Handles the answers to the release, once they have come or their time is over.
     pub(super) fn answered(&mut self) {
         if let Some(release) = &self.release {
             self.machine.handle_released(release.with(|release| release.result()));
         }
     }
 
-    /// Does what the machine says. Returns what came of it; `None`: `waiter` is told of the verdict on the release.
+    /// Carries out the machine's steps. Returns the outcome; `None` if the verdict on the release will wake `waiter`.
     pub(super) fn carry_out(
         &mut self,
         client: &mut Client,
@@ -472,12 +472,12 @@ impl Ending {
                     cx.net.checks.report(cx.net.now, "holders", what);
                 }
             }
-            // The thread that watches it ends with it.
+            // The thread that watches the lock ends with it.
             None => _ = client.ending.remove(&held.id),
         }
     }
 
-    /// Tells the holder that leaves, or else all holders, of the loss. Returns whether nobody was told before.
+    /// Tells the holder that leaves, or else all holders, of the loss. Returns true if no holder was told before.
     fn tell(&self, cx: &mut Cx<'_>, reason: LossReason) -> bool {
         let Held { claim, lock, .. } = &*self.held;
         let holds =
@@ -491,7 +491,7 @@ impl Ending {
             cx.net.tell(|| {
                 format!("client {who}: {} is told that it is lost: {reason:?}", claim.short())
             });
-            // A holder that leaves says itself when it hears of the loss, also in a process that is paused.
+            // A leaving holder determines the time of its notice itself, also in a paused process.
             if self.leaving.is_none() {
                 let now = cx.net.now;
                 // A timer that is late on purpose warns late as well, and a short extension leaves no time for a warning.
@@ -506,7 +506,7 @@ impl Ending {
         told && lock.borrow_mut().handle_loss_told()
     }
 
-    /// Checks that the holder that has left has heard what came of that.
+    /// Checks that the holder that has left was told the outcome.
     fn check_notice(&self, cx: &mut Cx<'_>, given_back: GivenBack) {
         let Some(hold) = self.leaving.as_ref().filter(|_| self.has_left) else { return };
         if let Some(what) = heard_of_its_end(given_back, &hold.state.notice.borrow()) {

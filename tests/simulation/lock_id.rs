@@ -1,4 +1,4 @@
-//! Which lock a caller wants: of which kind, and under which names.
+//! Identity of a lock: its kind and its names.
 
 use std::fmt;
 
@@ -10,34 +10,34 @@ use crate::ident::Names;
 use crate::kinds::contract::kind::Kind;
 use crate::kinds::{KINDS, names};
 
-/// A lock that is chosen by chance has so many names at most, so that there are others beside it.
+/// Largest number of names of a randomly chosen lock, so that other names remain.
 const MOST_NAMES: usize = 3;
 
-/// A lock. Names are numbers here.
+/// A lock. Its names are numbers in the simulator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct LockId {
-    /// In the list of kinds.
+    /// Index in the list of kinds.
     kind: usize,
-    /// One bit for each name.
+    /// One bit for each of its names.
     names: u32,
-    /// Of a semaphore that is held: one bit for each slot, of so many.
+    /// Slots of a held semaphore, one bit each, and its number of permits.
     slots: u32,
     permits: u32,
 }
 
 impl LockId {
-    /// Of the first kind in the list, which is the exclusive one.
+    /// A lock of the first kind in the list, which is the exclusive one.
     pub(super) fn exclusive(name: usize) -> Self {
         Self::new(0, [name])
     }
 
-    /// Of the kind with that number.
+    /// A lock of the kind with that index.
     pub(super) fn new(kind: usize, names: impl IntoIterator<Item = usize>) -> Self {
         let names = names.into_iter().fold(0, |bits, name| bits | 1 << name);
         Self { kind, names, slots: 0, permits: 0 }
     }
 
-    /// Of any kind, with that name or, where the kind has several, sometimes with further ones.
+    /// A lock of a random kind, with that name. If the kind has several names, further ones may be added.
     pub(super) fn any(
         chance: &mut Chance,
         kinds: impl Fn(&Kind) -> bool,
@@ -52,7 +52,7 @@ impl LockId {
         Self::new(kind, [name].into_iter().chain(further))
     }
 
-    /// Of a kind with several names: so many different ones, of so many.
+    /// A lock of a kind with several names: `names` different ones out of `of`.
     pub(super) fn some(chance: &mut Chance, names: usize, of: usize) -> Self {
         let kind = KINDS.iter().position(|kind| kind.most_names >= names);
         let mut lock = Self::new(kind.expect("a kind with so many names"), []);
@@ -62,25 +62,25 @@ impl LockId {
         lock
     }
 
-    /// The locks that a caller has to get in the end, if there are so many `names`. Further names are like the first
-    /// ones, and are left out unless tests may take long.
+    /// The locks that each caller must get in the end, for that number of `names`. Further names behave like the
+    /// first ones, and are left out unless tests may take long.
     pub(super) fn probes(names: usize) -> impl Iterator<Item = Self> {
         let names = if super::is_long() { names } else { names.min(MOST_NAMES) };
         let of_kind = move |kind: usize| {
             let most = KINDS[kind].most_names.min(MOST_NAMES).min(names);
-            // All of the names are one lock, whichever comes first.
+            // A lock with all of the names is the same one, whichever name comes first.
             let several = if most == names { 1 } else { names };
             (0..several).map(move |name| Self::new(kind, (0..most).map(|i| (name + i) % names)))
         };
         (0..KINDS.len()).flat_map(of_kind)
     }
 
-    /// The `nth` of these.
+    /// Returns the `nth` one of the `probes`.
     pub(super) fn probe(nth: usize, names: usize) -> Option<Self> {
         Self::probes(names).nth(nth)
     }
 
-    /// How callers wait for it.
+    /// Returns the way in which callers wait for it.
     pub(super) fn waiting(self) -> WayOfWaiting {
         self.kind().waiting(&self.names(), self.kind().permits())
     }
@@ -113,7 +113,7 @@ impl LockId {
         (0..32).filter(move |name| self.has(*name))
     }
 
-    /// Whether that is one of its names.
+    /// Returns true if that is one of its names.
     pub(super) fn has(self, name: usize) -> bool {
         self.names & 1 << name != 0
     }
@@ -129,28 +129,28 @@ impl LockId {
         self.numbers().map(key)
     }
 
-    /// On which channels its releases are told.
+    /// The channels on which its releases are announced.
     pub(super) fn channels(self) -> Vec<Vec<u8>> {
         self.kind().channels(&self.names())
     }
 
-    /// On which channel those who hold it together are told of a writer.
+    /// The channel on which joint holders are told of a waiting writer.
     pub(super) fn waiting_channel(self) -> Option<Vec<u8>> {
         self.kind().waiting_channel(&self.names())
     }
 
-    /// The same as it is held, by those slots of it if it is a semaphore.
+    /// The same lock as it is held. A semaphore gets the held slots.
     pub(super) fn with(self, Permits { slots, of }: Permits) -> Self {
         Self { slots: slots.iter().fold(0, |bits, slot| bits | 1 << slot), permits: of, ..self }
     }
 
-    /// How many permits of which semaphore are held, and how many it has; `None`: it is none.
+    /// Returns the semaphore, its number of held permits and its number of all permits; `None` for other kinds.
     pub(super) fn permits_held(self) -> Option<(Self, u32, u32)> {
         let semaphore = Self { slots: 0, permits: 0, ..self };
         (self.permits > 0).then_some((semaphore, self.slots.count_ones(), self.permits))
     }
 
-    /// Returns true if nobody has this lock and the `other` one at once. A semaphore has one number of permits at a time.
+    /// Returns true if this lock and the `other` one cannot be held at once. A semaphore has one number of permits at a time.
     pub(super) fn excludes(self, other: Self) -> bool {
         let is_shared = self.kind().hold_class == HoldClass::Shared;
         let is_same_semaphore = self.permits > 0 && self.permits == other.permits;
@@ -159,7 +159,7 @@ impl LockId {
     }
 }
 
-/// Draws nothing where there is no choice, so that a new kind changes no run without it.
+/// Makes no random draw if there is no choice, so that a new kind changes no run without it.
 fn pick(chance: &mut Chance, kinds: &[usize]) -> usize {
     if let [kind] = kinds { *kind } else { chance.pick(kinds) }
 }
@@ -169,7 +169,7 @@ pub(super) fn key(name: usize) -> Vec<u8> {
     format!("name-{name}").into_bytes()
 }
 
-/// For stories.
+/// The text for stories.
 impl fmt::Display for LockId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<_> = self.numbers().map(|name| name.to_string()).collect();

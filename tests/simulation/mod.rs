@@ -1,14 +1,14 @@
 //! The simulator: many clients drive the shipped machines of `core/` and the shipped Lua, on
 //! embedded nodes, through faults by the thousand. One thread, one seed, virtual time.
 //!
-//! It contains no rule of the protocol: what it has of its own is a network, nodes' processes,
-//! clocks, users that take locks, and checkers that know what users may rely on. `worker.rs`,
-//! `fan_out.rs`, `claim.rs`, `held.rs`, `queue.rs`, `fairness.rs`, `subscriptions.rs` and `caller.rs` carry
-//! requests and answers as the files of the same, or a like, name in `src/runtime/` do with threads.
+//! It contains no rule of the protocol. It adds only a network, the nodes' processes, clocks, users that take locks,
+//! and checkers of the guarantees to users. `worker.rs`, `fan_out.rs`, `claim.rs`, `held.rs`, `queue.rs`,
+//! `fairness.rs`, `subscriptions.rs` and `caller.rs` carry requests and answers without threads, as the files of the
+//! same or a similar name in `src/runtime/` do with threads.
 //!
-//! A plan comes from a seed, or it is one of `scenarios/`: scripted, with other delays for each seed.
+//! A plan comes from a seed, or it is one of the scripted `scenarios/`, whose delays differ from seed to seed.
 //!
-//! It is part of the library's own tests, for it needs to see the machines:
+//! It is part of the library's own tests, since it needs access to the machines:
 //!
 //! ```sh
 //! cargo test --all-features --lib simulation                              # as CI does
@@ -51,11 +51,11 @@ use std::time::Instant;
 use plan::Plan;
 use switches::Switches;
 
-/// How many seeds a test run goes through; by hand, more.
+/// Default number of seeds of a test run. Runs by hand use more.
 const SEEDS: u64 = 200;
 const LONG_SEEDS: u64 = 500;
 
-/// Returns true if tests may take long: then all runs of each scenario are made, and all searches by chance.
+/// Returns true if tests may take long. Each scenario then makes all its runs, and all random searches are made.
 fn is_long() -> bool {
     std::env::var_os("QUORLOCK_LONG_TESTS").is_some()
 }
@@ -64,7 +64,7 @@ fn from_environment(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().expect("a number"))
 }
 
-/// A run that went wrong, as a story: the shortest that can be found, and the seed.
+/// Returns the story of a failing run, shrunk as far as possible, with the seed.
 fn failed(plan: &Plan, switches: Switches) -> String {
     let plan = shrink::shrink(plan, switches);
     let run = world::run(&plan, switches, true);
@@ -81,7 +81,7 @@ fn many_seeds_without_a_violation() {
     let first = from_environment("QUORLOCK_SIM_FIRST").unwrap_or(0);
     let started = Instant::now();
     let next = AtomicU64::new(first);
-    // Each run has a thread for itself, and nothing in common with another one.
+    // Each run has a thread for itself, and shares no state with another run.
     let work = || {
         let mut counts = [0; 5];
         loop {
@@ -117,7 +117,7 @@ fn many_seeds_without_a_violation() {
     );
 }
 
-/// The same seed, the same run: else no failure could be looked into.
+/// The same seed gives the same run. Otherwise no failure could be investigated.
 #[test]
 fn one_seed_is_one_run() {
     let seed = from_environment("QUORLOCK_SIM_SEED");

@@ -1,19 +1,20 @@
-//! For mechanisms that chance needs often: without one, a checker finds something within so many seeds.
+//! Mutation tests: a mechanism that random plans often need is switched off, and a checker must find something within
+//! [`SEEDS`] seeds.
 //!
-//! This shows that random plans are troubled enough, and the checkers awake. Which seed it is may change with
-//! any change of a run. What goes wrong for certain without a mechanism is told in the unit tests of `src/core/`
-//! that switch it off, and in `scenarios/`.
+//! This shows that random plans contain enough trouble, and that the checkers notice it. The seed may change with any
+//! change of a run. The unit tests of `src/core/` that switch a mechanism off, and `scenarios/`, show the certain
+//! consequences.
 
 use super::plan::Plan;
 use super::switches::Switches;
 use super::world;
 use crate::core::base::Mechanism;
 
-/// Within so many seeds each of them has to be found.
+/// Number of seeds within which each of them must be found.
 const SEEDS: u64 = 2_000;
 
-/// Returns true if a search is made that goes through many seeds. Its mechanism is also switched off in a told case, a
-/// script test or a scenario, which need no luck.
+/// Returns true if a search through many seeds is made. Its mechanism is also switched off in a told case, a script
+/// test or a scenario, which need no luck.
 fn is_searched() -> bool {
     let is_long = super::is_long();
     if !is_long {
@@ -22,7 +23,7 @@ fn is_searched() -> bool {
     is_long
 }
 
-/// Under `switches` one of `checkers` finds something.
+/// Checks that one of `checkers` finds something under `switches`.
 #[track_caller]
 fn is_found(what: &str, switches: Switches, checkers: &'static [&'static str]) {
     is_found_where(what, |_| (), switches, checkers);
@@ -73,7 +74,7 @@ fn without_the_elapsed_time() {
 
 #[test]
 fn without_a_fresh_owner_for_each_attempt() {
-    // What is late has to meet the next attempt of the same call.
+    // Late requests must meet the next attempt of the same call.
     let crowded = |plan: &mut Plan| {
         plan.names = 1;
         plan.latency_ms = 30;
@@ -135,7 +136,7 @@ fn without_the_owner_in_the_releases_of_a_batch() {
     is_found("owner in batches", switches, &["exclusion"]);
 }
 
-/// Of a lock with several names, the free ones would be taken although another one is somebody else's.
+/// With this change, the free names of a lock would be taken although another one of its names is somebody else's.
 #[test]
 fn with_grants_of_some_of_several_names() {
     let script = Some((
@@ -161,7 +162,7 @@ fn with_repairs_of_some_of_several_names() {
     is_found("repairs of all names or none", switches, &["parts"]);
 }
 
-/// Case 1 of the field's bugs: what the last try was granted blocks the next one.
+/// Case 1 of the field's bugs: grants of the last try block the next one.
 #[test]
 fn with_lost_attempts_that_are_not_given_back() {
     let switches = Switches { keeps_lost_attempts: true, ..Switches::ALL_ON };
@@ -173,7 +174,7 @@ fn without_the_write_back_of_numbers() {
     if !is_searched() {
         return;
     }
-    // Numbers have to differ from node to node, as those of contenders do on their way.
+    // Numbers must differ from node to node, as they do while requests of several contenders are on their way.
     let crowded = |plan: &mut Plan| {
         plan.local_queues = false;
         plan.names = 1;
@@ -186,7 +187,7 @@ fn without_the_write_back_of_numbers() {
 
 #[test]
 fn without_the_masters_time_under_the_numbers() {
-    // The masters' clocks agree, so that numbers have to rise whatever is forgotten.
+    // The masters' clocks agree, so numbers must rise even if nodes forget.
     let agreed = |plan: &mut Plan| {
         plan.fencing = true;
         plan.walls_agree = true;
@@ -197,7 +198,7 @@ fn without_the_masters_time_under_the_numbers() {
     is_found_where("clock floor", agreed, switches, &["tokens"]);
 }
 
-/// Whoever was handed a lock, and leaves, would take it along.
+/// Without it, a caller that leaves would take along a lock that it was just handed.
 #[test]
 fn without_passing_on_by_those_who_leave() {
     if !is_searched() {
@@ -212,7 +213,7 @@ fn without_passing_on_by_those_who_leave() {
     is_found_where("passing on", in_line, switches, &["progress", "waits"]);
 }
 
-/// A holder whose keys were deleted before it unlocked would not hear of the loss.
+/// Without it, a holder whose keys were deleted before it unlocked would not hear of the loss.
 #[test]
 fn without_waiting_for_the_verdict_on_a_release() {
     if !is_searched() {
@@ -253,8 +254,8 @@ fn without_counting_the_nodes_that_are_free() {
     is_found_where("counting", Plan::become_a_pair, switches, &["load"]);
 }
 
-/// Whoever was killed with a lock that was handed on would keep everybody out for as long as the one before
-/// has asked for.
+/// Without it, a caller killed with a lock that was handed to it would keep everybody out for the time that the
+/// previous holder asked for.
 #[test]
 fn without_keeping_to_the_terms_of_who_is_handed_the_lock() {
     if !is_searched() {

@@ -1,4 +1,4 @@
-//! What is between clients and nodes: delays, losses, and requests that run on dead connections.
+//! The network between clients and nodes: delays, losses, and requests that run on dead connections.
 
 mod harm;
 mod listen;
@@ -16,15 +16,14 @@ use super::plan::Plan;
 use super::switches::Switches;
 use crate::embedded::Reply;
 
-/// How late things can be that nobody waits for.
+/// Longest delay of late messages and pauses.
 pub(super) const LATEST: Duration = Duration::from_secs(3);
 
 pub(super) type ConnId = usize;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Event {
-    /// The next request on the connection reaches the node; `late`, if the connection was reset
-    /// before.
+    /// The next request on the connection reaches the node; `late`, if the connection was reset before.
     AtNode {
         conn: ConnId,
         late: bool,
@@ -33,14 +32,13 @@ pub(super) enum Event {
     AtClient {
         conn: ConnId,
     },
-    /// A connection that is to listen reaches the node.
+    /// A connection for subscriptions reaches the node.
     Listen {
         client: usize,
         node: usize,
         session: u64,
     },
-    /// Over such a connection: what is published on that channel is to be told from now on, or not any
-    /// more.
+    /// A request over such a connection reaches the node: to subscribe to that channel (`on`), or to unsubscribe.
     Subscribe {
         client: usize,
         node: usize,
@@ -48,7 +46,7 @@ pub(super) enum Event {
         channel: usize,
         on: bool,
     },
-    /// Something for a client alone.
+    /// An event inside one client.
     ForClient {
         client: usize,
         note: Note,
@@ -72,11 +70,11 @@ pub(super) enum Event {
 pub(super) struct Message {
     pub(super) command: Vec<Vec<u8>>,
     pub(super) parts: Vec<Part>,
-    /// The script is named by its hash: the node may not know it.
+    /// True if the script is named by its hash, which the node may not know.
     pub(super) by_hash: bool,
 }
 
-/// What one request is about.
+/// Keys, owner and purpose of one request.
 #[derive(Clone, Debug)]
 pub(super) struct Part {
     pub(super) keys: Rc<[Vec<u8>]>,
@@ -91,7 +89,7 @@ pub(super) enum Way {
     ToClient,
 }
 
-/// What is wrong between a client and a node.
+/// Troubles between a client and a node.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Link {
     pub(super) cut: u32,
@@ -99,12 +97,12 @@ pub(super) struct Link {
     slow_to_node: Duration,
     slow_to_client: Duration,
     troubled_at: Duration,
-    /// When the client found last that it cannot reach the node.
+    /// Last time at which the client found that it cannot reach the node.
     pub(super) failed_at: Duration,
 }
 
 impl Link {
-    /// How much longer messages take that way.
+    /// Extra delay of messages that way.
     pub(super) fn slow(&mut self, way: Way) -> &mut Duration {
         match way {
             Way::ToNode => &mut self.slow_to_node,
@@ -112,7 +110,7 @@ impl Link {
         }
     }
 
-    /// How much longer a request and its answer take together.
+    /// Extra delay of a request and its answer together.
     fn slow_both_ways(&self) -> Duration {
         self.slow_to_node + self.slow_to_client
     }
@@ -123,26 +121,26 @@ struct Conn {
     client: usize,
     node: usize,
     incarnation: u64,
-    /// The client has not closed it.
+    /// True until the client closes it.
     open: bool,
-    /// It was reset; what was on its way runs that much later, or never.
+    /// Set once it was reset: requests on their way run that much later, or never (inner `None`).
     reset: Option<Option<Duration>>,
     requests: VecDeque<Message>,
-    /// Each with what the node's wall clock showed.
+    /// Each reply, with the node's wall clock at that time.
     replies: VecDeque<(Reply, Duration)>,
-    /// When the last request, and the last reply, arrives.
+    /// Arrival times of the last request and of the last reply.
     last_request: Duration,
     last_reply: Duration,
     stalled_requests: usize,
     stalled_replies: usize,
-    /// What was written over it is kept on its way, until that is over.
+    /// True while requests that were written over it are held up on their way.
     held: bool,
-    /// The node has ended it: nothing that was written over it runs any more.
+    /// True once the node has ended it. Nothing that was written over it runs any more.
     ended: bool,
 }
 
 pub(super) struct Network {
-    /// True time, which nobody sees.
+    /// True time, which no client and no node sees.
     pub(super) now: Duration,
     queue: BTreeMap<(Duration, u64), Event>,
     last: u64,
@@ -152,19 +150,19 @@ pub(super) struct Network {
     conns: Vec<Conn>,
     /// The channels that were ever subscribed to, or published on.
     channels: Vec<Vec<u8>>,
-    /// The owners whose releases were told.
+    /// The owners whose releases were announced.
     published: Vec<Vec<u8>>,
-    /// Of which releases each client was told since its last attempt began.
+    /// For each client: the owners whose releases it was told of since its last attempt began.
     pub(super) told_since: Vec<Vec<Vec<u8>>>,
     listeners: Vec<Vec<listen::Listener>>,
     pub(super) checks: Checks,
     pub(super) switches: Switches,
     pub(super) events: u64,
-    /// How many batches were run.
+    /// Number of batches that were run.
     pub(super) batches: usize,
-    /// The writes that followed another one that was not answered.
+    /// Number of writes that followed an unanswered one.
     pub(super) followed: usize,
-    /// The calls that named a script which the node did not know.
+    /// Number of calls that named a script unknown to the node.
     pub(super) unknown: usize,
     latency_ms: u64,
     stragglers: usize,
@@ -172,7 +170,7 @@ pub(super) struct Network {
     sleepy: usize,
     pub(super) pair: bool,
     longest_nap: Duration,
-    /// Faults are over.
+    /// True once faults are over.
     pub(super) calm: bool,
     story: Option<Vec<String>>,
 }
@@ -206,14 +204,14 @@ impl Network {
             flaky: plan.flaky,
             sleepy: plan.sleepy,
             pair: plan.pair,
-            // Half as long again as a lease, so that each part of it is slept through.
+            // Half as long again as a lease, so that pauses cover each part of a lease.
             longest_nap: (plan.ttl * 3 / 2).min(LATEST),
             calm: false,
             story: told.then(Vec::new),
         }
     }
 
-    /// A number that was not given out before.
+    /// A new number, which was not given out before.
     pub(super) fn fresh(&mut self) -> u64 {
         self.last += 1;
         self.last
@@ -224,7 +222,7 @@ impl Network {
         self.queue.insert((at.max(self.now), last), event);
     }
 
-    /// Goes on to the next event, if there is one until `end`.
+    /// Advances to the next event, if there is one until `end`.
     pub(super) fn next(&mut self, end: Duration) -> Option<Event> {
         let entry = self.queue.first_entry().filter(|entry| entry.key().0 <= end)?;
         self.now = entry.key().0;
@@ -256,7 +254,7 @@ impl Network {
         delay + *self.link(client, node).slow(way)
     }
 
-    /// Opens a connection, which is good for nothing before [`Note::Connected`] comes back.
+    /// Opens a connection. It cannot be used before [`Note::Connected`] comes back.
     pub(super) fn connect(&mut self, client: usize, node: usize, timeout: Duration, epoch: u64) {
         let link = self.links[client][node].clone();
         let SimNode { hung, down, incarnation, .. } = self.nodes[node];
@@ -287,7 +285,7 @@ impl Network {
         self.schedule(self.now + after, Event::ForClient { client, note });
     }
 
-    /// Notes whether nothing stands between them: the client `runs`, and so on.
+    /// Notes the present time for each node that the client has trouble to reach, or for all if it does not run (`runs`).
     pub(super) fn note_touch(&mut self, client: usize, runs: bool) {
         for (node, link) in self.links[client].iter_mut().enumerate() {
             let SimNode { hung, down, .. } = self.nodes[node];
@@ -298,12 +296,12 @@ impl Network {
         }
     }
 
-    /// When something stood between them, as far as was noted.
+    /// Returns the last noted time of trouble between them.
     pub(super) fn troubled_at(&self, client: usize, node: usize) -> Duration {
         self.links[client][node].troubled_at
     }
 
-    /// Whether the connection still leads to a process.
+    /// Returns true if the connection still leads to a process.
     pub(super) fn is_alive(&self, conn: ConnId) -> bool {
         let conn = &self.conns[conn];
         conn.reset.is_none() && self.nodes[conn.node].incarnation == conn.incarnation
@@ -326,7 +324,7 @@ impl Network {
         self.conns[conn].client
     }
 
-    /// The client closes it. What it has sent may still arrive.
+    /// Closes it on the client's side. Requests that were sent may still arrive.
     pub(super) fn close(&mut self, id: ConnId) {
         self.conns[id].open = false;
     }
@@ -336,13 +334,13 @@ impl Network {
         (0..self.nodes.len()).for_each(|node| self.stop_listening(client, node));
     }
 
-    /// The process of the node to which the connection leads.
+    /// Names the process of the node to which the connection leads.
     pub(super) fn run_of(&self, conn: ConnId) -> String {
         let Conn { node, incarnation, .. } = self.conns[conn];
         format!("{node}-{incarnation}")
     }
 
-    /// A request arrives.
+    /// Handles a request that arrives.
     pub(super) fn at_node(&mut self, id: ConnId, late: bool) {
         let conn = &mut self.conns[id];
         if conn.ended {
@@ -375,7 +373,7 @@ impl Network {
         }
     }
 
-    /// A reply arrives: from which node, and what it says.
+    /// Handles a reply that arrives. Returns its node, the reply, and the node's wall clock.
     pub(super) fn at_client(&mut self, id: ConnId) -> Option<(usize, Reply, Duration)> {
         let conn = &mut self.conns[id];
         let link = &self.links[conn.client][conn.node];

@@ -1,4 +1,4 @@
-//! A node: the embedded engine, a wall clock of its own, and what can happen to its process.
+//! A node: the embedded engine, a wall clock of its own, and the faults of its process.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::hash::{DefaultHasher, Hasher};
@@ -13,35 +13,34 @@ use crate::kinds::contract::kind::Kind;
 pub(super) struct SimNode {
     engine: Engine,
     index: usize,
-    /// What the wall clock showed at the start of true time.
+    /// Time of the wall clock at the start of true time.
     offset: Duration,
     rate_ppm: i64,
-    /// How many reasons there are for it to hang, and to be down.
+    /// Numbers of present reasons to hang, and to be down.
     pub(super) hung: u32,
     pub(super) down: u32,
-    /// And to be out of memory.
+    /// Number of present reasons to be out of memory.
     pub(super) full: u32,
-    /// Its user may not subscribe (its permissions were changed).
+    /// Number of present reasons to refuse subscriptions (its user's permissions were changed).
     pub(super) refuses_listeners: u32,
-    /// Counts the processes; connections to an earlier one are dead.
+    /// Number of its process; connections to an earlier one are dead.
     pub(super) incarnation: u64,
-    /// The scripts whose source it was sent.
+    /// Hashes of the scripts whose source it was sent.
     scripts: HashSet<u64>,
-    /// Connections with a request to run, once it does not hang any more, in order.
+    /// Connections with a request to run once it no longer hangs, in order.
     pub(super) waiting: Vec<ConnId>,
-    /// Its wall clock was set back at some time.
+    /// True if its wall clock was set back at some time.
     pub(super) was_set_back: bool,
-    /// When its wall clock was set forward while it was reached, and by how much.
+    /// Forward steps of its wall clock while clients reached it: time and size of each.
     steps: Vec<(Duration, Duration)>,
-    /// It has forgotten locks, and nobody reaches it until then.
+    /// End of the time for which it is out of reach after it has forgotten locks.
     pub(super) away_until: Duration,
-    /// The holders of keys by this time of its wall clock, as they were found since it has last run a command: checkers
-    /// ask for them again and again.
+    /// The holders of keys at this time of its wall clock, as found since its last command. Checkers ask for them
+    /// again and again.
     found: (Duration, BTreeMap<Vec<u8>, Vec<Holder>>),
 }
 
-/// As what an owner has a key, who it is, and the end of its hold by the node's clock, in milliseconds; a negative end is
-/// none.
+/// Class of a hold, its owner, and its end by the node's clock, in milliseconds; a negative end is none.
 type Holder = (HoldClass, (Vec<u8>, i64));
 
 impl SimNode {
@@ -66,7 +65,7 @@ impl SimNode {
         }
     }
 
-    /// It was a replica of a copy for a moment, which had nothing but `kept` of what it has itself.
+    /// Makes it a replica, for a moment, of a copy that had only the key `kept` of its data.
     pub(super) fn promote(&mut self, kept: &[u8], now: Duration) {
         let value = self.value(kept, now);
         self.call(&[b"FLUSHALL".to_vec()], now);
@@ -76,7 +75,7 @@ impl SimNode {
         self.engine.promote(&"f".repeat(40));
     }
 
-    /// What its wall clock shows.
+    /// Returns the time of its wall clock.
     pub(super) fn wall(&self, now: Duration) -> Duration {
         self.offset + at_rate(now, self.rate_ppm)
     }
@@ -90,7 +89,7 @@ impl SimNode {
         self.offset += by;
     }
 
-    /// It is set forward while it is reached. By how much it was in all, within such a time.
+    /// Sets the clock forward while clients reach the node. Returns the sum of such steps in the last `within`.
     pub(super) fn step(&mut self, by: Duration, now: Duration, within: Duration) -> Duration {
         self.set_forward(by);
         self.steps.push((now, by));
@@ -98,7 +97,7 @@ impl SimNode {
         self.steps.iter().map(|(_, by)| *by).sum()
     }
 
-    /// Has it keep a number under that key, made of a time so far ahead.
+    /// Sets that key to a number made of a time `by` ahead of its clock.
     pub(super) fn leave_number(&mut self, key: &[u8], by: Duration, now: Duration) {
         let number = (self.wall(now) + by).as_micros() / 10;
         let number = number.to_string().into_bytes();
@@ -125,7 +124,7 @@ impl SimNode {
         self.engine.unsubscribe(channel);
     }
 
-    /// What was published since this was asked last: on which channel, and the text.
+    /// Returns the channel and text of each message published since the last call.
     pub(super) fn take_published(&mut self) -> Vec<(Vec<u8>, Vec<u8>)> {
         let published = self.engine.take_published().into_iter();
         published.map(|message| (message.channel, message.text)).collect()
@@ -148,7 +147,7 @@ impl SimNode {
         holders
     }
 
-    /// The same, with the class of each hold.
+    /// As `holders`, with the class of each hold.
     fn holders_by_kind(&mut self, key: &[u8], now: Duration) -> Vec<Holder> {
         let wall = self.wall(now);
         if self.found.0 != wall {
@@ -175,19 +174,19 @@ impl SimNode {
             holders.map(|holder| (class, holder)).collect::<Vec<_>>()
         };
         let mut holders: Vec<_> = KINDS.iter().flat_map(of_kind).collect();
-        // Where several have a key, it outlives those that end first.
+        // A key with several holders outlives the holds that end first.
         let wall_ms = self.wall(now).as_millis() as i64;
         holders.retain(|(_, (_, end_ms))| *end_ms < 0 || *end_ms > wall_ms);
         holders
     }
 
-    /// As what each owner has that key of a lock.
+    /// The owners that have that key of a lock, each with the class of its hold.
     pub(super) fn classes(&mut self, key: &[u8], now: Duration) -> Vec<(HoldClass, Vec<u8>)> {
         let holders = self.holders_by_kind(key, now).into_iter();
         holders.map(|(class, (owner, _))| (class, owner)).collect()
     }
 
-    /// A slot of the semaphore with that key that two owners have at once.
+    /// Returns a slot that two owners have at once, of the semaphore with that key.
     pub(super) fn slot_of_two(&mut self, key: &[u8], now: Duration) -> Option<String> {
         let command = [b"HGETALL".to_vec(), key.to_vec()];
         let Reply::List(fields) = self.read(&command, now) else { return None };
@@ -214,24 +213,24 @@ impl SimNode {
         holders.map(|(owner, _)| String::from_utf8_lossy(&owner).into_owned()).collect()
     }
 
-    /// Whether `owner` has that key of a lock.
+    /// Returns true if `owner` has that key of a lock.
     pub(super) fn has(&mut self, key: &[u8], owner: &[u8], now: Duration) -> bool {
         self.end_ms(key, owner, now).is_some()
     }
 
-    /// Until when `owner` has that key of a lock, by the node's clock, in milliseconds; negative: without end.
+    /// End of `owner`'s hold of that key of a lock, by the node's clock, in milliseconds; negative: without end.
     pub(super) fn end_ms(&mut self, key: &[u8], owner: &[u8], now: Duration) -> Option<i64> {
         let holders = self.holders(key, now).into_iter();
         holders.filter(|(whose, _)| is_of(whose, owner)).map(|(_, end_ms)| end_ms).next()
     }
 
-    /// Until when, in true time, it grants the lock with that key to nobody whom `owner` excludes.
+    /// Returns the true time until which it grants the lock with that key to no owner that `owner` excludes.
     pub(super) fn closed_until(&mut self, key: &[u8], owner: &[u8], now: Duration) -> Duration {
         let until = self.key_until(key, owner, now);
         until.map_or(self.away_until, |until| until.max(self.away_until))
     }
 
-    /// Until when, in true time, `owner` has that key.
+    /// Returns the true time until which `owner` has that key.
     pub(super) fn key_until(
         &mut self,
         key: &[u8],
@@ -242,14 +241,14 @@ impl SimNode {
         if end_ms < 0 {
             return Some(Duration::MAX);
         }
-        // It is there for all of that millisecond.
+        // The key exists for all of that millisecond.
         let end = Duration::from_millis(end_ms as u64 + 1);
         let left = end.saturating_sub(self.wall(now)).as_micros() as i128;
         let left = left * 1_000_000 / (1_000_000 + i128::from(self.rate_ppm));
         Some(now + Duration::from_micros(left as u64))
     }
 
-    /// Returns true if it knows a script, which it does from the time on at which it `is_sent` the source.
+    /// Returns true if it knows a script. It knows the script once it `is_sent` the source.
     pub(super) fn knows_script(&mut self, source: &[u8], is_sent: bool) -> bool {
         let mut hasher = DefaultHasher::new();
         hasher.write(source);
@@ -276,18 +275,18 @@ impl SimNode {
     }
 }
 
-/// Each process has its own; none is all zeros, which is no id.
+/// Id of a process: unique, and never all zeros, which is no id.
 fn run_id(node: usize, incarnation: u64) -> String {
     format!("{:020x}{incarnation:020x}", node + 1)
 }
 
-/// How much a clock that runs `ppm` millionths too fast advances in `time`.
+/// Returns the advance in `time` of a clock that runs `ppm` millionths too fast.
 pub(super) fn at_rate(time: Duration, ppm: i64) -> Duration {
     let us = time.as_micros() as i128;
     Duration::from_micros((us + us * i128::from(ppm) / 1_000_000) as u64)
 }
 
-/// Whether the `owner` of a key is that one, also as it was before its lock was downgraded, of which the node may not have
+/// Returns true if the `owner` of a key is `that` one, or was it before a downgrade, of which the node may not have
 /// been told.
 fn is_of(owner: &[u8], that: &[u8]) -> bool {
     let before = |kind: &&Kind| {

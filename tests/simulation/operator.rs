@@ -1,4 +1,4 @@
-//! Somebody who has a lock taken from its holder, as `src/runtime/administration.rs` carries it.
+//! An operator who forces a lock open, as `src/runtime/administration.rs` does it.
 
 use std::rc::Rc;
 
@@ -36,7 +36,7 @@ fn outgoing(name: usize, request: Request, what: &'static str) -> Outgoing {
 }
 
 impl Order {
-    /// An operator at this client asks who has that name.
+    /// Lets an operator at this client ask for the holders of that name.
     pub(super) fn begin(client: &mut Client, cx: &mut Cx<'_>, name: usize) {
         let note = Note::Order { order: client.orders.len() };
         let until = cx.now().after(cx.settings.node_timeout);
@@ -52,7 +52,7 @@ impl Order {
         cx.remind(until, note);
     }
 
-    /// What it waits for has come, or its time is over.
+    /// Goes on once the awaited answers have come, or their time is over.
     pub(super) fn go_on(client: &mut Client, order: usize, cx: &mut Cx<'_>) {
         let Some(Self { name, until, stage }) = client.orders.get_mut(order) else { return };
         let (name, is_over) = (*name, *until <= cx.now());

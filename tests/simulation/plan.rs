@@ -1,4 +1,4 @@
-//! What a seed stands for: who takes part, and what goes wrong when.
+//! The plan of a run, made from a seed: its participants, and its faults with their times.
 
 use std::time::Duration;
 
@@ -8,76 +8,76 @@ use super::lock_id::LockId;
 use super::setup::{BACKOFF, Habit, NO_QUORUM, Setup};
 use super::shared::configuration;
 
-/// How long faults go on before everything is healed.
+/// Duration of the faults before everything is healed.
 pub(super) const FAULTS_END: Duration = Duration::from_secs(20);
 
-/// One run, all chance of the network and of the callers aside (that comes from `seed`, too).
+/// One run, without the random events of the network and of the callers, which come from `seed`, too.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     pub(super) seed: u64,
     pub(super) nodes: usize,
-    /// For each client: how many threads of it want locks.
+    /// For each client: number of its threads that want locks.
     pub(super) callers: Vec<usize>,
     pub(super) names: usize,
     pub(super) ttl: Duration,
     pub(super) clock_tolerance: Duration,
     pub(super) node_timeout: Duration,
-    /// The rates of the clocks, in millionths too fast, of the clients and then of the nodes.
+    /// Rates of the clocks in millionths too fast, first of the clients, then of the nodes.
     pub(super) rates_ppm: Vec<i64>,
-    /// How far each node's wall clock is ahead of true time, besides decades, in milliseconds.
+    /// Lead of each node's wall clock over true time, decades aside, in milliseconds.
     pub(super) wall_offsets: Vec<u64>,
-    /// These agree as well as a lock lives.
+    /// True if the wall clocks agree to within the life of a lock.
     pub(super) walls_agree: bool,
     pub(super) fencing: bool,
-    /// Nodes that may have forgotten locks grant none for a while; else they are kept away.
+    /// True if nodes that may have forgotten locks are quarantined; else they are kept away.
     pub(super) quarantine: bool,
-    /// Nobody has used the nodes before.
+    /// True if the nodes were never used before.
     pub(super) new_set: bool,
-    /// The clocks differ by more than is allowed for, so that nobody can promise exclusion.
+    /// True if the clocks differ by more than is allowed for, so that exclusion cannot be promised.
     pub(super) wrong_rates: bool,
-    /// The first caller holds one lock all the time, and nothing happens that could cost it.
+    /// True if the first caller holds one lock all the time, and nothing happens that could cost it.
     pub(super) rolling: bool,
-    /// And that is many troubles for everybody, shorter than the time in which renewals are tried.
+    /// True if, besides `rolling`, there are many troubles for everybody, each shorter than the time in which renewals are tried.
     pub(super) blips: bool,
-    /// Two clients want one lock, and nothing happens at all.
+    /// True if two clients want one lock, and there are no faults at all.
     pub(super) pair: bool,
-    /// Nothing happens but that somebody deletes keys.
+    /// True if the only faults are deletions of keys.
     pub(super) deleting: bool,
-    /// Up to so many milliseconds each message takes, as a rule.
+    /// Usual limit of a message's delay, in milliseconds.
     pub(super) latency_ms: u64,
-    /// One message out of so many takes much longer, and one thread that is woken up; 0: none does.
+    /// One out of so many messages, and one out of so many wake-ups of a thread, takes much longer; 0: none does.
     pub(super) stragglers: usize,
-    /// One message out of so many resets its connection, and arrives late, or never; 0: none does.
+    /// One out of so many messages resets its connection, and arrives late or never; 0: none does.
     pub(super) flaky: usize,
-    /// A process stops one out of so many times when it is about to do something; 0: it never does.
+    /// One out of so many times, a process stops when it is about to do something; 0: it never does.
     pub(super) sleepy: usize,
-    /// Callers of one client that want the same lock wait in a local queue.
+    /// True if callers of one client that want the same lock wait in a local queue.
     pub(super) local_queues: bool,
-    /// Callers of one client hold a lock together, of whichever kind it is. Each of their leases is of that kind.
+    /// True if callers of one client hold a lock together, whatever its kind. All their leases are then shared ones.
     pub(super) together: bool,
-    /// The kind of locks that callers want who do anything; `None`: of all kinds.
+    /// The kind of locks for callers with the habit [`Habit::Anything`]; `None`: all kinds.
     pub(super) kind: Option<&'static str>,
-    /// How many permits each semaphore has.
+    /// Number of permits of each semaphore.
     pub(super) permits: u32,
     pub(super) faults: Vec<Scheduled>,
-    /// How long it goes on at least before everything is healed.
+    /// Shortest time before everything is healed.
     pub(super) lasts: Duration,
-    /// Then all processes end, and others take the locks once all fences have expired.
+    /// True if all processes then end, and others take the locks once all fences have expired.
     pub(super) outlasts_fences: bool,
-    /// Nodes forget one at a time, and the clocks that are set are never most of them, so that the set's time goes
-    /// on: numbers have to rise all the same.
+    /// True if nodes forget one at a time, and only a minority of clocks is set. The set's time then goes on, so
+    /// numbers must still rise.
     pub(super) time_goes_on: bool,
-    /// Everybody wants the same lock all the time; so many others have it at most while somebody waits.
+    /// Largest number of other holders while a caller waits. Every caller wants the same lock all the time.
     pub(super) turns: Option<u32>,
-    /// How long anybody waits for a lock at most, if that is promised.
+    /// Longest wait of any caller for a lock, if that is promised.
     pub(super) longest_wait: Option<Duration>,
-    /// Who waits for a fair lock comes before those whose calls begin that much later, or more.
+    /// A waiter for a fair lock comes before callers whose calls begin that much later, or more.
     pub(super) order: Option<Duration>,
-    /// Which clients' users may end connections on the servers.
+    /// For each client: true if its user may end connections on the servers.
     pub(super) may_end: Vec<bool>,
-    /// After how long without a majority clients fall back to the first node; `None`: they never do.
+    /// Time without a majority after which clients fall back to the first node; `None`: they never do.
     pub(super) fall_back_after: Option<Duration>,
-    /// What each client is set to, if that is not the same for all.
+    /// Settings of each client, if they are not the same for all.
     pub(super) setups: Vec<Setup>,
 }
 
@@ -101,7 +101,7 @@ impl Plan {
             chance.pick(&[500, 500, 1_000, 1_000, 2_000, 5_000, 15_000])
         };
         let ttl = Duration::from_millis(ttl_ms);
-        // Any two clocks differ by less than the one per cent that is allowed for; but for some runs.
+        // Any two clocks differ by less than the one per cent that is allowed for, except in some runs.
         let wrong_rates = !quiet && chance.one_in(10);
         let most = if wrong_rates { 50_000 } else { 4_500 };
         let rates_ppm =
@@ -134,7 +134,7 @@ impl Plan {
             flaky: if quiet { 0 } else { chance.pick(&[0, 300, 30, 30]) },
             sleepy: if quiet { 0 } else { chance.pick(&[0, 0, 1_000, 100]) },
             local_queues: true,
-            // Not drawn, so that the other runs stay what they were.
+            // Not drawn at random, so that the other runs stay as they were.
             together: seed % 4 == 3,
             kind: None,
             permits: 1 + (seed % 3) as u32,
@@ -150,7 +150,7 @@ impl Plan {
             setups: Vec::new(),
         };
         if !quiet && chance.one_in(8) {
-            // A crowd before one door, whose requests cross on their way.
+            // A crowd that wants one lock, whose requests cross on their way.
             plan.names = 1;
             plan.latency_ms = 30;
             plan.callers.iter_mut().for_each(|callers| *callers = 3);
@@ -178,17 +178,17 @@ impl Plan {
             }
             plan.begin_late(&mut chance);
         }
-        // By chance of its own, so that all other plans are what they would be without.
+        // A random source of its own, so that all other plans stay as they would be without this.
         let mut chance = Chance::new(seed ^ 0xfa11_bac4);
-        // Nor in a crowd: clients that may fall back do not begin with one node.
+        // Nor in a crowd: clients that may fall back do not ask the preferred node first.
         let may = !quiet && !plan.pair && !plan.new_set && plan.nodes >= 3 && plan.latency_ms < 30;
         if may && chance.one_in(6) {
             plan.may_fall_back(&mut chance);
         }
         let mut chance = Chance::new(seed ^ 0x3a_4e5);
-        // Not in a crowd: whoever wants several names waits longer there than all are given in the end.
+        // Not in a crowd: a caller of several names waits longer there than the time that all callers are given in the end.
         if !quiet && !plan.pair && plan.latency_ms < 30 && chance.one_in(3) {
-            // Locks with several of them overlap each other.
+            // Locks with several of these names overlap each other.
             plan.names = chance.pick(&[3, 4, 6]);
         }
         plan.tilt_paths(quiet);
@@ -205,7 +205,7 @@ impl Plan {
         plan
     }
 
-    /// Requests and answers take different times, all the time.
+    /// Gives requests and answers different delays on some paths, all the time.
     fn tilt_paths(&mut self, quiet: bool) {
         let mut chance = Chance::new(self.seed ^ 0x071_17ed);
         if quiet || self.pair || !chance.one_in(4) {
@@ -224,20 +224,20 @@ impl Plan {
         }
     }
 
-    /// Operators force locks open, at any time.
+    /// Lets operators force locks open, at any time.
     fn force(&mut self, quiet: bool) {
         let chance = Chance::new(self.seed ^ 0xf0_4ced);
         self.meet_names(quiet, chance, &[1, 5, 20], |client, name| Fault::Forced { client, name });
     }
 
-    /// Somebody asks for locks, at any time.
+    /// Lets somebody ask for locks, at any time.
     fn ask_for(&mut self, quiet: bool) {
         let chance = Chance::new(self.seed ^ 0x00a5_4ed5);
         let fault = |client, name| Fault::AskedFor { client, name };
         self.meet_names(quiet, chance, &[1, 10, 100], fault);
     }
 
-    /// In some runs such a fault meets a client and a name, one of so many times.
+    /// Adds such faults for random clients and names in some runs, as many as one of `times` says.
     fn meet_names(
         &mut self,
         quiet: bool,
@@ -256,7 +256,7 @@ impl Plan {
         }
     }
 
-    /// Nodes forget scripts, at any time.
+    /// Makes nodes forget scripts, at any time.
     fn forget_scripts(&mut self, quiet: bool) {
         let mut chance = Chance::new(self.seed ^ 0x5c_1975);
         if quiet || self.pair || !chance.one_in(4) {
@@ -269,7 +269,7 @@ impl Plan {
         }
     }
 
-    /// Locks of very different lengths side by side, up to the longest that there may be.
+    /// Mixes locks of very different lengths, up to the longest that is allowed.
     fn mix_lengths(&mut self, chance: &mut Chance) {
         let usual = self.setup(0);
         let max_ttl = Duration::from_secs(chance.pick(&[4, 8, 20]));
@@ -281,8 +281,8 @@ impl Plan {
         self.keep_away_long_enough();
     }
 
-    /// The wall clock of one node is set forward, by little more or less than what matters or by much,
-    /// while it is reached as ever; and nothing else makes nodes forget locks.
+    /// Sets the wall clock of one node forward while clients reach it as before, by about the clock tolerance or by
+    /// much. Nothing else makes nodes forget locks.
     fn step_a_clock(&mut self, chance: &mut Chance) {
         self.faults.retain(|it| !it.fault.forgets(false) && !it.fault.steps());
         let node = chance.below((self.nodes - 1) / 2);
@@ -293,8 +293,8 @@ impl Plan {
         let at = chance.ms(1_000..FAULTS_END.as_millis() as u64);
         let lasts = Duration::from_millis(1);
         self.faults.push(Scheduled { at, lasts, fault: Fault::ClockJumps { node, by } });
-        // And by several steps that are below the tolerance each. By chance of its own, so that all else is
-        // what it would be without.
+        // Then by several steps that are each below the tolerance. They have a random source of their own, so that
+        // all else stays as it would be without them.
         let mut chance = Chance::new(self.seed ^ 0x57e9);
         let mut at = chance.ms(1_000..FAULTS_END.as_millis() as u64);
         for _ in 0..chance.pick(&[0, 0, 2, 5, 10]) {
@@ -305,8 +305,8 @@ impl Plan {
         self.fall_behind(node);
     }
 
-    /// The wall clock of `node` falls behind by several steps that are below the tolerance each, and is set
-    /// right in one step, or a little too far.
+    /// Lets the wall clock of `node` fall behind by several steps that are each below the tolerance. One step then
+    /// sets it right, or a little too far.
     fn fall_behind(&mut self, node: usize) {
         let mut chance = Chance::new(self.seed ^ 0xbac4);
         if chance.one_in(2) {
@@ -332,7 +332,7 @@ impl Plan {
         }
     }
 
-    /// Some processes begin later than others.
+    /// Starts some processes later than others.
     fn begin_late(&mut self, chance: &mut Chance) {
         for client in 0..self.callers.len() {
             if chance.one_in(6) {
@@ -343,7 +343,7 @@ impl Plan {
         }
     }
 
-    /// Nodes that forget, and are in no quarantine for it, are away for longer than any lock lives.
+    /// Keeps nodes that forget without a quarantine away for longer than any lock lives.
     fn keep_away_long_enough(&mut self) {
         let (away, quarantine) = (self.away(), self.quarantine);
         for scheduled in &mut self.faults {
@@ -353,10 +353,10 @@ impl Plan {
         }
     }
 
-    /// Some clients may end connections, and some of what they write is held up on its way, for longer than
+    /// Lets some clients end connections, and holds up some of the clients' writes on their way, also for longer than
     /// a lock lives.
     fn hold_up(&mut self, often: bool) {
-        // Its own chance: what else there is in the plan stays.
+        // A random source of its own leaves the rest of the plan as it is.
         let mut chance = Chance::new(self.seed ^ 0x01d);
         self.may_end = self.callers.iter().map(|_| chance.one_in(2)).collect();
         let times = if often { chance.pick(&[0, 0, 2, 8]) } else { 0 };
@@ -370,7 +370,7 @@ impl Plan {
         }
     }
 
-    /// All clients may fall back to the first node. Some reach nothing else for a while; and meanwhile it
+    /// Lets all clients fall back to the first node. Some reach no other node for a while. Meanwhile the first node
     /// restarts empty, fills up, is flushed, has its clock set, and comes and goes.
     pub(super) fn may_fall_back(&mut self, chance: &mut Chance) {
         self.fall_back_after = Some(chance.ms(1..600));
@@ -398,7 +398,7 @@ impl Plan {
         }
     }
 
-    /// What a client is set to.
+    /// Returns the settings of a client.
     pub(super) fn setup(&self, client: usize) -> Setup {
         let Self { nodes, ttl, clock_tolerance, node_timeout, fall_back_after, .. } = *self;
         let usual = Setup {
@@ -410,15 +410,15 @@ impl Plan {
             no_quorum_timeout: NO_QUORUM,
             fall_back_after,
             backoff: BACKOFF,
-            // Some have been told another number than the others.
+            // In some runs, every other client is configured with one permit more.
             permits: self.permits + u32::from(self.seed % 5 == 4 && client % 2 == 1 && !self.pair),
             habit: Habit::Anything,
         };
         self.setups.get(client).copied().unwrap_or(usual)
     }
 
-    /// Far apart, so that messages come in any order; with locks that live so long that only releases
-    /// end them.
+    /// Turns the plan into one of two clients that want one lock, without faults. Delays are long, so that messages
+    /// come in any order. Locks live so long that only releases end them.
     pub(super) fn become_a_pair(&mut self) {
         self.pair = true;
         self.permits = 1;
@@ -436,8 +436,8 @@ impl Plan {
         self.faults.clear();
     }
 
-    /// How long everybody gets each lock within, once nothing is wrong: what is kept has ended, nodes are out of
-    /// quarantine, and everybody else has had its turn.
+    /// Time within which every caller gets each lock, once nothing is wrong: kept locks have ended, nodes are out of
+    /// quarantine, and all other callers have had their turn.
     pub(super) fn enough(&self) -> Duration {
         let turns = self.callers.iter().sum::<usize>() * LockId::probes(self.names).count();
         let turn = Duration::from_millis(100);
@@ -450,8 +450,8 @@ impl Plan {
         (0..self.callers.len()).any(|client| self.setup(client).fall_back_after.is_some())
     }
 
-    /// How much longer the first node may keep a key than it should, since its clock was set back. Where clients may fall back
-    /// to it, no majority outvotes that.
+    /// Extra time for which the first node may keep a key after its clock was set back. If clients may fall back to
+    /// it, no majority outvotes that.
     pub(super) fn first_keeps(&self) -> Duration {
         let set_back = self.faults.iter().filter_map(|scheduled| match scheduled.fault {
             Fault::WallClockBack { node: 0, by } if self.falls_back() => Some(by),
@@ -460,43 +460,43 @@ impl Plan {
         set_back.sum()
     }
 
-    /// The longest that any key can live: what callers ask `extend` for at most.
+    /// Longest life of any key: the longest time that callers ask `extend` for.
     pub(super) fn longest_ttl(&self) -> Duration {
         let clients = 0..self.callers.len();
         clients.map(|client| self.setup(client).max_ttl).max().unwrap_or_default()
     }
 
-    /// Whether the clients are configured alike, as they have to be.
+    /// Returns true if the clients are configured alike, as they must be.
     pub(super) fn one_configuration(&self) -> bool {
         let of = |client| configuration(self.setup(client), self.quarantine);
         (1..self.callers.len()).all(|client| of(client) == of(0))
     }
 
-    /// Whether all clients do jobs that are done once in a time. Scenarios have faults that let them.
+    /// Returns true if all clients do jobs that are done once in a time. The faults of scenarios allow that promise.
     pub(super) fn promises_jobs(&self) -> bool {
         let does_jobs = |setup: &Setup| setup.habit.min_hold().is_some();
         !self.setups.is_empty() && self.setups.iter().all(does_jobs)
     }
 
-    /// Whether numbers have to rise, whatever nodes forget: while nobody sets clocks and a majority keeps its
-    /// marks (which is seen when one forgets), or while the masters' clocks agree.
+    /// Returns true if numbers must rise, whatever nodes forget. This holds while no clock is set and a majority
+    /// keeps its marks (checked when a node forgets), or while the masters' clocks agree.
     pub(super) fn promises_tokens(&self) -> bool {
-        // The first node's number is known to no majority.
+        // After a fallback, no majority knows the first node's number.
         self.fencing && !self.falls_back() && !self.wrong_rates
     }
 
-    /// Whether the masters' clocks agree as well as a lock lives.
+    /// Returns true if the masters' clocks agree to within the life of a lock.
     pub(super) fn clocks_agree(&self) -> bool {
         self.walls_agree && !self.faults.iter().any(|scheduled| scheduled.fault.steps())
     }
 
-    /// How long a node that lost its data is kept away, so that no lock it has forgotten is valid
-    /// any more: the longest TTL, and what clocks may drift apart.
+    /// Time for which a node that lost its data is kept away, so that no lock it has forgotten is still valid: the
+    /// longest TTL, and the drift of clocks.
     pub(super) fn away(&self) -> Duration {
         self.longest_ttl() + self.longest_ttl() / 50 + Duration::from_millis(10)
     }
 
-    /// Each node in turn is away for long, and comes back without its data.
+    /// Takes each node in turn away for long. It comes back without its data.
     fn one_by_one(&self) -> Vec<Scheduled> {
         // Long enough to connect again, and for two renewals.
         let (away, calm) = (self.away(), Duration::from_secs(2));
@@ -512,8 +512,7 @@ impl Plan {
         faults
     }
 
-    /// Nobody reaches anything for a while, or does not run; and then all is well for as long as a lock
-    /// needs to recover.
+    /// Cuts all clients off or pauses them for a while. All is then well for as long as a lock needs to recover.
     fn short_troubles(&self, chance: &mut Chance) -> Vec<Scheduled> {
         let mut faults = Vec::new();
         let mut at = chance.ms(1_000..2_000);
@@ -571,7 +570,7 @@ impl Plan {
             14 => Fault::Reset { client, node },
             15 => Fault::ResetAll { client },
             16..18 => Fault::Paused { client },
-            // Only of a minority, where keys outlive what anybody can be asked to wait for.
+            // Only for a minority of nodes: keys then outlive any reasonable wait of a caller.
             18 if node < (self.nodes - 1) / 2 => {
                 Fault::WallClockBack { node, by: chance.ms(1..60_000) }
             }

@@ -22,7 +22,7 @@ pub(super) struct Waiter {
 }
 
 impl Client {
-    /// A caller comes, who wants the lock.
+    /// Queues a caller that wants the lock.
     pub(super) fn enter_queue(
         &mut self,
         cx: &mut Cx<'_>,
@@ -38,7 +38,7 @@ impl Client {
         cx.shared.queues.borrow_mut().enter(&id, class, askers, terms, once, waiter)
     }
 
-    /// Forgets names that are not used any more. The timer does so at any time, and here each call does.
+    /// Forgets names that are no longer used. In the library the timer does so at any time, in the simulator each call.
     fn forget_names(&mut self, cx: &Cx<'_>) {
         let now = cx.now();
         self.numbers.tidy(now);
@@ -46,7 +46,7 @@ impl Client {
         cx.shared.channels.borrow_mut().tidy(now);
     }
 
-    /// What a caller finds in its queue; and the lock, if it was handed over, or if the caller has joined it.
+    /// Returns a caller's place in its queue. Also returns the lock, if it was handed over or the caller has joined it.
     pub(super) fn look(
         &mut self,
         cx: &mut Cx<'_>,
@@ -102,35 +102,35 @@ impl Client {
         }
     }
 
-    /// The lock is shared from now on.
+    /// Tells the queue that the lock is shared from now on.
     pub(super) fn downgraded(&mut self, cx: &mut Cx<'_>, held: &Rc<Held>) {
         let id = held.claim.lock;
         let wake = cx.shared.queues.borrow().downgraded(&id);
         self.wake(cx, id, wake);
     }
 
-    /// How many others wait for the lock in other processes, as far as is known.
+    /// Returns the number of callers in other processes that are known to wait for the lock.
     pub(super) fn others(&self, cx: &Cx<'_>, id: LockId) -> u32 {
         cx.shared.queues.borrow().others(&id, cx.now())
     }
 
-    /// The owner that has given the lock back here last.
+    /// The owner under which this client has given the lock back last.
     pub(super) fn last_owner(&self, cx: &Cx<'_>, id: LockId) -> Option<Arc<str>> {
         cx.shared.queues.borrow().last_owner(&id)
     }
 
-    /// A caller has left the lock to others, until its time was over or a release was told (`heard`).
+    /// Ends the time for which a caller leaves the lock to others: it is over, or a release was announced (`heard`).
     pub(super) fn giving_way_is_over(&mut self, cx: &mut Cx<'_>, id: LockId, heard: bool) {
         cx.shared.queues.borrow_mut().giving_way_is_over(&id, heard);
     }
 
-    /// The nodes were asked by a caller, who did not get the lock.
+    /// Handles the end of an attempt that did not get the lock.
     pub(super) fn concluded(&mut self, cx: &mut Cx<'_>, id: LockId, conclusion: Conclusion) {
         let wake = cx.shared.queues.borrow_mut().concluded(&id, conclusion);
         self.wake(cx, id, wake);
     }
 
-    /// A caller has got the lock from the nodes.
+    /// Handles a grant of the lock by the nodes.
     pub(super) fn won(&mut self, cx: &mut Cx<'_>, held: &Rc<Held>, grant: Grant) {
         let (id, now) = (held.claim.lock, cx.now());
         let (ticket, refused_before) = (held.ticket, grant.refused_before);
@@ -140,7 +140,7 @@ impl Client {
         self.wake(cx, id, wake);
     }
 
-    /// The holder gives the lock back: whether it was handed to the next in the queue.
+    /// Offers a lock that its holder gives back. Returns true if it was handed to the next caller in the queue.
     pub(super) fn hand_over(&mut self, cx: &mut Cx<'_>, hold: &Hold) -> bool {
         let held = &hold.held;
         let (id, now, shared) = (held.claim.lock, cx.now(), cx.shared.clone());
@@ -163,7 +163,7 @@ impl Client {
         true
     }
 
-    /// The lock has been given back to the nodes, or was `lost`.
+    /// Handles the end of a lock that was given back to the nodes, or `lost`.
     pub(super) fn gone(&mut self, cx: &mut Cx<'_>, held: &Rc<Held>, lost: bool) {
         let (id, now) = (held.claim.lock, cx.now());
         let owner = held.claim.owner();
@@ -171,12 +171,12 @@ impl Client {
         self.wake(cx, id, wake);
     }
 
-    /// Another process has asked for the lock that is given back.
+    /// Notes that another process has asked for the lock that is given back.
     pub(super) fn others_want(&self, cx: &mut Cx<'_>, held: &Rc<Held>) {
         cx.shared.queues.borrow_mut().heard(&held.claim.lock, 0, cx.now());
     }
 
-    /// A caller wants the lock no longer, or has got it.
+    /// Removes a caller that no longer wants the lock, or has got it.
     pub(super) fn leave(&mut self, cx: &mut Cx<'_>, id: LockId, ticket: QueueTicket) {
         let mut queues = cx.shared.queues.borrow_mut();
         let (gives_back, wake) = queues.leave(&id, ticket);

@@ -1,4 +1,4 @@
-//! What one client is set to, and what its threads do, where a plan does not leave that to chance.
+//! Settings of one client, and the behaviour of its threads where a plan does not leave that to chance.
 
 use std::time::Duration;
 
@@ -10,43 +10,43 @@ use crate::core::base::{Backoff, Time};
 use crate::kinds::KINDS;
 use crate::kinds::contract::kind::Kind;
 
-/// The pauses between attempts, where a plan does not say otherwise.
+/// Pauses between attempts, unless a plan says otherwise.
 pub(super) const BACKOFF: Backoff =
     Backoff { min: Duration::from_millis(5), max: Duration::from_millis(150) };
 
-/// How long calls bear that no majority can be reached, where a plan does not say otherwise.
+/// Time for which calls tolerate that no majority can be reached, unless a plan says otherwise.
 pub(super) const NO_QUORUM: Duration = Duration::from_secs(3);
 
-/// For how long the nodes keep a lock at most that is given back, in TTLs of it.
+/// Longest time for which the nodes keep a lock that is given back, in TTLs of it.
 pub(super) const LONGEST_KEPT: f64 = 1.5;
 
-/// How a client is configured.
+/// Configuration of a client.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Setup {
-    /// It uses the first so many nodes.
+    /// Number of nodes that it uses, from the first one on.
     pub(super) nodes: usize,
     pub(super) ttl: Duration,
     pub(super) max_ttl: Duration,
     pub(super) clock_tolerance: Duration,
     pub(super) node_timeout: Duration,
     pub(super) no_quorum_timeout: Duration,
-    /// After how long without a majority it falls back to the first node; `None`: never.
+    /// Time without a majority after which it falls back to the first node; `None`: never.
     pub(super) fall_back_after: Option<Duration>,
     /// Its pauses between attempts.
     pub(super) backoff: Backoff,
-    /// How many permits each semaphore has.
+    /// Number of permits of each semaphore.
     pub(super) permits: u32,
     pub(super) habit: Habit,
 }
 
-/// What the threads of a client do.
+/// Behaviour of a client's threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Habit {
-    /// Whatever users do.
+    /// Anything that users do, by chance.
     Anything,
     /// They take the first name and keep it; should they lose it, they take it again.
     Keeps,
-    /// The same, each of them with a name of its own.
+    /// As `Keeps`, each of them with a name of its own.
     KeepsItsOwn,
     /// They take the first name and keep it, after that time.
     KeepsFrom(Duration),
@@ -54,11 +54,11 @@ pub(super) enum Habit {
     Contends,
     /// They want the first name all the time, have it shortly, and want it again at once.
     Insists,
-    /// They want locks with so many of all names, others each time, and have each for so long.
+    /// They want locks with so many names, chosen anew each time, and have each lock for so long.
     Picks(usize, Duration),
     /// They want the first name, have it for so long, unlock it, and rest for as long.
     Works(Duration),
-    /// The same, and their renewals begin [`LATE`] after they are due.
+    /// As `Works`, and their renewals begin [`LATE`] after they are due.
     RenewsLate(Duration),
     /// They try for the first name once, after that time, and give it back at once.
     TriesOnce(Duration),
@@ -73,7 +73,7 @@ pub(super) enum Habit {
     /// They write the first name for so long, downgrade that and read for so long, give it back, and rest for as long as they
     /// wrote.
     Downgrades(Duration, Duration),
-    /// They want so many permits at most of the first name's semaphore, have them for so long, and rest for as long.
+    /// They want up to so many permits of the first name's semaphore, have them for so long, and rest for as long.
     TakesPermits(u32, Duration),
     /// They take a permit of the first name's semaphore and keep it.
     KeepsPermits,
@@ -90,25 +90,25 @@ pub(super) enum Habit {
 pub(super) struct Loop {
     /// The label of the kind; `None`: each caller of a client wants another kind.
     pub(super) kind: Option<&'static str>,
-    /// One bit for each name. A kind with one name: each caller wants one of them.
+    /// One bit for each name. If the kind has one name, each caller wants one of them.
     pub(super) names: u32,
-    /// How many permits, of a semaphore.
+    /// Number of permits, for a semaphore.
     pub(super) permits: u32,
     pub(super) holds: Duration,
     pub(super) rests: Duration,
     /// They give up after that time; `None`: never.
     pub(super) patience: Option<Duration>,
-    /// Their calls have no deadline, and are cancelled then.
+    /// True if their calls have no deadline, and are cancelled after `patience`.
     pub(super) cancels: bool,
 }
 
 impl Loop {
-    /// Callers that want a mutex of that kind under each of those names, have it for 5 ms, and want it again at once.
+    /// Callers that want a lock of that kind under each of those names, have it for 5 ms, and want it again at once.
     pub(super) const fn of(kind: &'static str, names: u32) -> Self {
         Self { kind: Some(kind), ..Self::of_each_kind(names) }
     }
 
-    /// The same of callers of all kinds.
+    /// As `of`, but each caller of a client wants another kind.
     pub(super) const fn of_each_kind(names: u32) -> Self {
         let (holds, rests) = (Duration::from_millis(5), Duration::ZERO);
         Self { kind: None, names, permits: 1, holds, rests, patience: None, cancels: false }
@@ -128,14 +128,14 @@ impl Loop {
     }
 }
 
-/// How long a thread takes that has decided to renew a lock, before it does.
+/// Delay between a thread's decision to renew a lock and the renewal.
 pub(super) const LATE: Duration = Duration::from_millis(300);
 
-/// How long a job takes.
+/// Duration of a job.
 const JOB: Duration = Duration::from_millis(20);
 
 impl Habit {
-    /// When the first call is made, unless at once.
+    /// Delay before the first call.
     pub(super) fn begins(self) -> Duration {
         match self {
             Self::TriesOnce(after) | Self::TriesPermit(after) | Self::KeepsFrom(after) => after,
@@ -143,7 +143,7 @@ impl Habit {
         }
     }
 
-    /// With how much patience the next call is made, after so many; `None`: there is none.
+    /// Patience of the next call, after so many `calls`; `None`: there is no further call.
     pub(super) fn next(self, calls: u32, cx: &mut Cx<'_>) -> Option<Patience> {
         match self {
             Self::Anything => None,
@@ -173,7 +173,7 @@ impl Habit {
         }
     }
 
-    /// Until when a lock is used that is granted now.
+    /// Returns the time until which a lock granted now is used, if that is not left to chance.
     pub(super) fn until(self, now: Time) -> Option<Time> {
         match self {
             Self::Anything => None,
@@ -197,7 +197,7 @@ impl Habit {
         }
     }
 
-    /// Which lock a caller wants, if there are so many `names`.
+    /// Returns the lock that a caller wants, out of so many `names`.
     pub(super) fn lock_of(self, caller: usize, names: usize, chance: &mut Chance) -> LockId {
         match self {
             Self::KeepsItsOwn => LockId::exclusive(caller),
@@ -213,7 +213,7 @@ impl Habit {
         }
     }
 
-    /// How long they rest when they have had a lock, if that is not left to chance.
+    /// Time for which they rest after they have had a lock, if that is not left to chance.
     pub(super) fn rests(self) -> Option<Duration> {
         match self {
             Self::Works(time)
@@ -228,7 +228,7 @@ impl Habit {
         }
     }
 
-    /// For how long they read what they wrote, and downgrade, where that is not left to chance.
+    /// Time for which they read after they have written and downgraded, if that is not left to chance.
     pub(super) fn downgrades_for(self) -> Option<Duration> {
         match self {
             Self::Downgrades(_, reads) => Some(reads),
@@ -236,7 +236,7 @@ impl Habit {
         }
     }
 
-    /// How long the nodes keep the lock at least, where that is set.
+    /// Shortest time for which the nodes keep the lock, if that is set.
     pub(super) fn min_hold(self) -> Option<Duration> {
         match self {
             Self::RunsJobs(min_hold) => Some(min_hold),
@@ -244,7 +244,7 @@ impl Habit {
         }
     }
 
-    /// How many permits of a semaphore they want at most, if that is not left to chance.
+    /// Largest number of permits of a semaphore that they want, if that is not left to chance.
     pub(super) fn most_permits(self) -> Option<u32> {
         match self {
             Self::TakesPermits(most, _) => Some(most),
@@ -254,7 +254,7 @@ impl Habit {
         }
     }
 
-    /// How many permits they want each time, if that is not left to chance.
+    /// Number of permits that they want each time, if that is not left to chance.
     pub(super) fn permits(self) -> Option<u32> {
         match self {
             Self::Loops(Loop { permits, .. }) => Some(permits),
@@ -262,17 +262,17 @@ impl Habit {
         }
     }
 
-    /// Whether they wait until it is given back.
+    /// Returns true if they wait until the lock is given back.
     pub(super) fn unlocks(self) -> bool {
         matches!(self, Self::Works(_) | Self::RenewsLate(_) | Self::Downgrades(..))
     }
 
-    /// How much later than it is due a renewal begins, if that is not left to chance.
+    /// Delay of a renewal after it is due, if that is not left to chance.
     pub(super) fn renews_late(self) -> Option<Duration> {
         matches!(self, Self::RenewsLate(_)).then_some(LATE)
     }
 
-    /// Whether some of their calls are cancelled.
+    /// Returns true if some of their calls are cancelled.
     pub(super) fn cancels(self) -> bool {
         let ends = matches!(
             self,
@@ -283,7 +283,7 @@ impl Habit {
         !ends && !loops && !matches!(self, Self::RunsJobs(_) | Self::Loops(_))
     }
 
-    /// After which time each of their calls is cancelled, if that is not left to chance.
+    /// Time after which each of their calls is cancelled, if that is not left to chance.
     pub(super) fn cancels_after(self) -> Option<Duration> {
         match self {
             Self::Loops(Loop { cancels: true, patience, .. }) => patience,
@@ -291,7 +291,7 @@ impl Habit {
         }
     }
 
-    /// Whether they think before they want something again.
+    /// Returns true if they think before they want something again.
     pub(super) fn thinks(self) -> bool {
         let loops = matches!(self, Self::Reads(_) | Self::Writes(_) | Self::Loops(_));
         !loops && !matches!(self, Self::Insists | Self::Picks(..))

@@ -1,5 +1,4 @@
-//! What the threads of a client know together: which nodes may grant, what their clocks say, and who
-//! wants the locks.
+//! State that a client's threads share: the nodes that may grant, the nodes' clocks, and the callers that want locks.
 
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
@@ -17,16 +16,16 @@ use crate::core::wake::Channels;
 
 pub(super) struct Shared {
     pub(super) admission: RefCell<Admission>,
-    /// Clients may fall back to the first node.
+    /// True if clients may fall back to the first node.
     ordered: bool,
     clocks: RefCell<Vec<Option<Offset>>>,
-    /// How often the client's machine was suspended, as far as it knows.
+    /// Number of suspensions of the client's machine, as far as it knows.
     pub(super) suspensions: Cell<u64>,
     threads: Cell<u64>,
-    /// Who waits for releases, or wants to know of writers.
+    /// Listeners that wait for releases, or want to know of writers.
     pub(super) channels: RefCell<Channels<Listener>>,
     pub(super) queues: RefCell<Queues>,
-    /// What all calls together know of the quorum.
+    /// Shared knowledge of all calls about the quorum.
     quorum_health: RefCell<QuorumHealth>,
 }
 
@@ -37,7 +36,7 @@ pub(super) fn configuration(setup: Setup, quarantine: bool) -> Configuration {
         max_ttl: setup.max_ttl,
         clock_tolerance: setup.clock_tolerance,
         quarantine,
-        // Where it matters, each node's mark says which one it is.
+        // If clients may fall back, each node's mark says which one it is.
         index: setup.fall_back_after.map(|_| 0),
     }
 }
@@ -72,7 +71,7 @@ impl Shared {
         *self.quorum_health.borrow()
     }
 
-    /// An attempt that began at `started` has shown that much of the quorum.
+    /// Notes the state of the quorum that an attempt has shown. The attempt began at `started`.
     pub(super) fn note_quorum(&self, quorum: Quorum, started: Time, now: Time) {
         self.quorum_health.borrow_mut().note(quorum, started, now);
     }
@@ -81,14 +80,14 @@ impl Shared {
         self.clocks.borrow_mut()[node] = Some(offset);
     }
 
-    /// `seen` hands in what was seen of a node. Returns true if the workers of the others are to look what there is to do.
+    /// Applies an observation of a node to the admission. Returns true if the workers of the other nodes must look for work.
     pub(super) fn seen(&self, seen: impl FnOnce(&mut Admission)) -> bool {
         let before = self.admission.borrow().known_to_all();
         seen(&mut self.admission.borrow_mut());
         self.admission.borrow().known_to_all() != before
     }
 
-    /// Whether there was any news of clocks, for whose sake the nodes have to be probed.
+    /// Returns true if there was news of clocks, for which the nodes must be probed.
     pub(super) fn hear_of_clocks(&self) -> bool {
         let news = self.admission.borrow_mut().take_clock_news();
         if news.iter().any(|one| matches!(one, ClockNews::Suspended(_))) {

@@ -1,10 +1,10 @@
-//! Makes a failing run as small as can be found: whatever can be left out, and it still fails.
+//! Makes a failing run as small as possible: leaves out everything without which it still fails.
 
 use super::plan::Plan;
 use super::switches::Switches;
 use super::world;
 
-/// How many runs that may take.
+/// Largest number of runs for that.
 const RUNS: usize = 300;
 
 /// A plan that fails as `plan` does, and from which nothing more can be left out.

@@ -1,6 +1,6 @@
-//! How a client's waiters hear of releases: a connection a node, which comes and goes as that of
-//! `src/node/subscriber.rs`. What it does is decided by `core/wake/subscriber.rs`; what it listens to, and whom it wakes, by
-//! `core/wake/channels.rs`.
+//! Subscriptions through which a client's waiters hear of releases: one connection per node, which comes and goes as
+//! that of `src/node/subscriber.rs`. `core/wake/subscriber.rs` decides its steps. `core/wake/channels.rs` decides its
+//! channels and the waiters that it wakes.
 
 use std::time::Duration;
 
@@ -12,17 +12,17 @@ use crate::core::base::Time;
 use crate::core::wake::channels::{Joined, Sought};
 use crate::core::wake::{ReleaseTracker, Subscriber, SubscriberStep, WaiterId};
 
-/// How long it takes until a connection is found dead over which nothing comes.
+/// Time until a connection over which nothing comes is found dead.
 const KEEPALIVE: Duration = Duration::from_secs(15);
 
-/// What is heard over a connection that listens to one node.
+/// News over a connection that listens to one node.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum News {
-    /// It is there.
+    /// The connection is open.
     Open,
     /// One more of the channels that were asked for is confirmed.
     Listening,
-    /// On that channel the node has told that the owner of that message has given the lock back.
+    /// The node has announced on that channel that the owner in that message has given the lock back.
     Released(usize, usize),
     /// The client wakes its own subscriber.
     Wake,
@@ -30,19 +30,19 @@ pub(super) enum News {
     Closed,
     /// The node does not let the client listen.
     Refused,
-    /// It could not be made in time, or a channel was not confirmed, unless it was.
+    /// Time is over for the connection, or for the confirmation of a channel, unless it has come.
     Late,
-    /// Perhaps it is dead.
+    /// The connection may be dead.
     Silent,
-    /// It is time to look at the changes.
+    /// It is time to look for changes.
     Look,
 }
 
-/// Who is woken by what nodes tell.
+/// A listener that messages of nodes wake.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Listener {
     Caller(usize),
-    /// The local queue of a lock that several hold, for whose end a writer waits.
+    /// The local queue of a lock that several callers hold. It is told if a writer waits for the end of the lock.
     Queue(LockId),
 }
 
@@ -52,13 +52,13 @@ pub(super) struct Waiter {
 }
 
 impl Waiter {
-    /// The caller, whose process had the lock as `last_owner`, leaves it to others.
+    /// Makes the caller leave the lock to others. Its process had the lock as `last_owner`.
     pub(super) fn gives_way(&self, cx: &Cx<'_>, last_owner: Option<&str>) {
         let last_owner = last_owner.map(str::as_bytes);
         cx.shared.channels.borrow_mut().gives_way(self.id, last_owner);
     }
 
-    /// Shows what was heard.
+    /// Gives access to the releases that it has heard of.
     pub(super) fn with<R>(
         &self,
         cx: &Cx<'_>,
@@ -72,25 +72,25 @@ impl Waiter {
 #[derive(Debug)]
 pub(super) struct Session {
     machine: Subscriber,
-    /// Which connection it has; 0: it had none yet.
+    /// Number of its connection; 0 before the first one.
     id: u64,
     awaits: Awaits,
-    /// Since when.
+    /// Start of that wait.
     since: Time,
 }
 
-/// What a subscriber waits for.
+/// The event that a subscriber waits for.
 #[derive(Debug)]
 enum Awaits {
     Connection,
-    /// The node's confirmations of so many of these channels.
+    /// The node's confirmations of so many channels.
     Confirmation(usize),
     Messages,
     EndOfPause,
 }
 
 impl Client {
-    /// A caller waits for releases of that lock from now on. `called`: as what it stands in the queue of a fair one.
+    /// Makes a caller wait for releases of that lock from now on. `called`: its name in the queue of a fair lock.
     pub(super) fn wait(
         &mut self,
         cx: &mut Cx<'_>,
@@ -106,7 +106,7 @@ impl Client {
         Waiter { id }
     }
 
-    /// The queue of that lock hears of writers for a while.
+    /// Lets the queue of that lock hear of writers for a while.
     pub(super) fn watch(&mut self, cx: &mut Cx<'_>, lock: LockId, channel: Vec<u8>) {
         let now = cx.now();
         let sought = cx.shared.channels.borrow_mut().watch(channel, Listener::Queue(lock), now);
@@ -123,12 +123,12 @@ impl Client {
         }
     }
 
-    /// It waits no longer.
+    /// Ends a caller's wait.
     pub(super) fn stop_waiting(cx: &Cx<'_>, waiter: &Waiter) {
         cx.shared.channels.borrow_mut().leave(waiter.id, cx.now());
     }
 
-    /// Does what the node's subscriber says, until it waits for something.
+    /// Carries out the steps of the node's subscriber until it must wait.
     fn listen(&mut self, cx: &mut Cx<'_>, node: usize) {
         let (now, shared) = (cx.now(), cx.shared.clone());
         while let Some(session) = &mut self.sessions[node] {

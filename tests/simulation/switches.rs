@@ -1,4 +1,4 @@
-//! What is switched off in a run, to see that it is missed.
+//! Mechanisms that are switched off in a run, to show that they are needed.
 
 use std::time::Duration;
 
@@ -15,20 +15,20 @@ use crate::node::{check_request, eval};
 pub(super) struct Switches {
     /// The mechanisms of the machines that are off.
     pub(super) off: &'static [Mechanism],
-    /// A piece of a script, and what stands there instead.
+    /// A piece of a script, and its replacement.
     pub(super) script: Option<(&'static str, &'static str)>,
-    /// A fault of other libraries: what a lost attempt was granted is not given back.
+    /// True if grants of a lost attempt are not given back: a fault of other libraries.
     pub(super) keeps_lost_attempts: bool,
-    /// The checkers that look; all, if none is named.
+    /// The active checkers; all, if none is named.
     pub(super) checkers: &'static [&'static str],
 }
 
 impl Switches {
-    /// What ships.
+    /// The shipped state.
     pub(super) const ALL_ON: Self =
         Self { off: &[], script: None, keeps_lost_attempts: false, checkers: &[] };
 
-    /// The call of a script, as it is made under these switches.
+    /// The call of a script under these switches.
     pub(super) fn applied(&self, mut command: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
         if let Some((piece, instead)) = self.script {
             let source = String::from_utf8_lossy(&command[1]).replace(piece, instead);
@@ -37,7 +37,7 @@ impl Switches {
         command
     }
 
-    /// Whether the piece is there at all, in any of the scripts.
+    /// Returns true if the piece occurs in any of the scripts, or if there is none.
     pub(super) fn is_real(&self) -> bool {
         let ttl = Duration::from_secs(1);
         let fence = Some(Fence { number: 1, up_to: 1 });

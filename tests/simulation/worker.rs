@@ -1,4 +1,4 @@
-//! A client's connection to one node: it delivers what the machine of `core/link` says, over the network of the simulation.
+//! A client's connection to one node: it carries out the steps of the machine in `core/link` over the simulated network.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -21,24 +21,24 @@ use crate::node::{
     read_probe,
 };
 
-/// How long a worker takes until it looks into its mailbox.
+/// Delay before a worker looks into its mailbox.
 const WAKES_UP: Duration = Duration::from_micros(20);
 
-/// What is to be sent, as often as it takes.
+/// A request that is sent as often as necessary.
 #[derive(Clone)]
 pub(super) struct Outgoing {
     pub(super) request: Rc<Request>,
     pub(super) part: Part,
 }
 
-/// A request, and who asks.
+/// A request and its asker.
 pub(super) struct Asked {
     node: usize,
     outgoing: Outgoing,
     asker: Option<Rc<dyn Asker>>,
 }
 
-/// Why a node has not answered; nobody reads it here.
+/// Reason for a missing answer of a node. Nobody reads it in the simulator.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NoAnswer;
 
@@ -95,7 +95,7 @@ struct Question {
     what: &'static str,
 }
 
-/// A client, for the connection to one of its nodes.
+/// The surroundings of a client's connection to one node.
 struct Around<'a, 'b> {
     cx: &'a mut Cx<'b>,
     node: usize,
@@ -203,7 +203,7 @@ impl Surroundings<Asked> for Around<'_, '_> {
     }
 }
 
-/// Has the workers of those nodes look whether there is something to do.
+/// Makes the workers of those nodes look for work.
 fn hurry(cx: &mut Cx<'_>, of: impl Fn(usize) -> bool) {
     for node in (0..cx.settings.nodes).filter(|node| of(*node)) {
         cx.remind(cx.now(), Note::Probe { node, epoch: 0 });
@@ -213,16 +213,16 @@ fn hurry(cx: &mut Cx<'_>, of: impl Fn(usize) -> bool) {
 pub(super) struct Worker {
     node: usize,
     link: Link<Asked, Question>,
-    /// Requests fail at once.
+    /// True if requests fail at once.
     down: bool,
     conn: Option<ConnId>,
     mailbox: VecDeque<Job<Asked>>,
-    /// What is under way.
+    /// The step under way.
     step: Step,
-    /// Invalidates what was scheduled before: an answer that is awaited, a connection, and the next look.
+    /// Outdate what was scheduled before: `epoch` an awaited answer or a connection, `look_epoch` the next look.
     epoch: u64,
     look_epoch: u64,
-    /// What the node is asked about itself.
+    /// True if the node's current question is a check of its known state, false if it is a probe.
     checks: bool,
 }
 
@@ -262,7 +262,7 @@ impl Worker {
         self.take(cx, outgoing, Some(asker), Purpose::Taking);
     }
 
-    /// Asks for somebody who holds a lock.
+    /// Asks on behalf of a lock's holder.
     pub(super) fn ask_for_holder(
         &mut self,
         cx: &mut Cx<'_>,
@@ -285,7 +285,8 @@ impl Worker {
         self.take(cx, outgoing, asker, Purpose::Release(release));
     }
 
-    /// As `src/node/handle.rs`: into the mailbox, and an answer at once where the node is known to be down.
+    /// Puts a request into the mailbox, as `src/node/handle.rs` does. A node that is known to be down is not waited
+    /// for: the answer comes at once.
     fn take(
         &mut self,
         cx: &mut Cx<'_>,
@@ -306,8 +307,8 @@ impl Worker {
             }
         }
         if self.mailbox.is_empty() {
-            // It lets those run first who woke it, and writes all that waits by then at once: a
-            // release, and the request of whoever wants the lock again.
+            // The threads that woke the worker run first. It then writes all that waits at once: a release, and the
+            // next request for the same lock.
             let at = cx.now().after(WAKES_UP);
             cx.remind(at, Note::Probe { node: self.node, epoch: 0 });
         }
@@ -315,7 +316,7 @@ impl Worker {
         self.mailbox.push_back(Job::new(asked, purpose));
     }
 
-    /// That time in milliseconds of the node's own clock, or somewhat before; 0 if it is not known.
+    /// Returns that time in milliseconds of the node's own clock, or somewhat before; 0 if that clock is not known.
     pub(super) fn clock_ms(&self, cx: &Cx<'_>, time: Time) -> i64 {
         cx.shared.offset(self.node).map_or(0, |offset| offset.at_least_ms(time))
     }
@@ -338,7 +339,7 @@ impl Worker {
         }
     }
 
-    /// Does what the machine says, until there is something to wait for.
+    /// Carries out the machine's steps until there is something to wait for.
     fn carry_on(&mut self, cx: &mut Cx<'_>) {
         loop {
             let now = cx.now();
@@ -363,14 +364,14 @@ impl Worker {
                         let note = Note::Worker { node: self.node, epoch: self.epoch };
                         cx.remind(deadline, note);
                     }
-                    // Something has come that may follow what is on its way, but not yet.
+                    // A new request may follow the unanswered ones, but not yet.
                     if let Some(at) = self.link.writes_at() {
                         cx.remind(at, Note::Probe { node: self.node, epoch: 0 });
                     }
                     return;
                 }
                 Step::Close => self.close(cx),
-                // No note is on its way for that time.
+                // No note was scheduled for that time.
                 Step::Wait(_) if self.submit() => self.step = Step::End,
                 Step::Wait(until) => {
                     if before != next {
@@ -385,7 +386,7 @@ impl Worker {
         }
     }
 
-    /// Hands the machine what waits in the mailbox, and tells whether there was anything.
+    /// Hands the machine the jobs in the mailbox, as far as it has room. Returns true if there were any.
     fn submit(&mut self) -> bool {
         let room = self.link.room().min(self.mailbox.len());
         self.mailbox.drain(..room).for_each(|job| self.link.submit(job));
@@ -394,7 +395,7 @@ impl Worker {
 
     fn write(&mut self, cx: &mut Cx<'_>) {
         let conn = self.conn.filter(|conn| cx.net.is_alive(*conn));
-        // It was closed while nobody looked.
+        // The connection was closed unnoticed.
         let Some(conn) = conn else { return self.broken(cx, true) };
         let (began, mut has_calls, mut checks) = (cx.now(), false, self.checks);
         let mut messages = Vec::new();
@@ -480,7 +481,7 @@ impl Worker {
         self.carry_on(cx);
     }
 
-    /// A reply came.
+    /// Handles a reply.
     pub(super) fn replied(&mut self, cx: &mut Cx<'_>, conn: ConnId, reply: &Reply, wall: Duration) {
         let Step::Read(awaited, _) = self.step else { return };
         if self.conn != Some(conn) {
@@ -521,12 +522,12 @@ impl Worker {
             }
         }
         if let Step::Read(..) = self.step {
-            // The next answer is that to the same write, or there is none.
+            // The next answer belongs to the same write, or there is none.
             self.carry_on(cx);
         }
     }
 
-    /// The node has answered what it was asked about itself; `false`: no node of ours answers so.
+    /// Handles the node's answer to a question about itself. Returns false if no node of ours answers so.
     fn found(&self, cx: &mut Cx<'_>, value: &Value) -> bool {
         let (node, now) = (self.node, cx.now());
         let sent = self.link.sent().unwrap_or(now);
@@ -550,10 +551,10 @@ impl Worker {
         true
     }
 
-    /// There may be something to do.
+    /// Looks for work, unless `epoch` is outdated.
     pub(super) fn probe_due(&mut self, cx: &mut Cx<'_>, epoch: u64) {
         if epoch == self.look_epoch && matches!(self.step, Step::Wait(_)) {
-            // That note is used up, also if the client's clock has not come quite as far.
+            // The note is used up, even if the client's clock has not quite reached its time.
             self.step = Step::End;
         } else if epoch != 0 {
             return;
@@ -561,16 +562,16 @@ impl Worker {
         self.carry_on(cx);
     }
 
-    /// The connection was closed by the other side.
+    /// Handles the end of the connection by the other side.
     pub(super) fn closed(&mut self, cx: &mut Cx<'_>, conn: ConnId) {
-        // Who waits for nothing does not notice before it writes.
+        // A worker that awaits no answer does not notice it before it writes.
         if let (Step::Read(..), true) = (self.step, self.conn == Some(conn)) {
             self.broken(cx, true);
             self.carry_on(cx);
         }
     }
 
-    /// The time for the answers is over.
+    /// Handles the end of the time for the answers.
     pub(super) fn timer(&mut self, cx: &mut Cx<'_>, epoch: u64) {
         if let (Step::Read(..), true) = (self.step, epoch == self.epoch) {
             self.broken(cx, false);
@@ -579,7 +580,7 @@ impl Worker {
     }
 }
 
-/// The call that makes those requests.
+/// Builds the call that makes those requests.
 fn call(jobs: &[Job<Asked>], batch: Option<&'static Script>, mark: &str, form: Form) -> Message {
     let mark = if jobs.iter().any(Job::is_taking) { mark } else { "" };
     let requests: Vec<_> = jobs.iter().map(|job| &*job.request.outgoing.request).collect();

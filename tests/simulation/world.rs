@@ -15,10 +15,10 @@ use super::switches::Switches;
 use crate::core::base::{Mechanism, majority, without};
 use crate::core::vote::fence_outlives_ms;
 
-/// Far more than any run needs whose threads do not spin.
+/// Limit of events: far more than a run needs if no thread spins.
 const MOST_EVENTS: u64 = 3_000_000;
 
-/// How often the checkers look for keys that nobody wants any more.
+/// Interval at which the checkers look for keys that nobody wants any more.
 const AUDIT: Duration = Duration::from_millis(500);
 
 pub(super) struct World {
@@ -27,24 +27,24 @@ pub(super) struct World {
     pub(super) plan: Plan,
 }
 
-/// What came of a run.
+/// The result of a run.
 pub(super) struct Run {
     pub(super) violation: Option<Violation>,
     pub(super) story: Vec<String>,
     pub(super) events: u64,
-    /// The numbers of batches that were run, of writes that followed another one that was not answered, and of calls that named a
-    /// script which the node did not know.
+    /// Numbers of batches that were run, of writes that followed an unanswered one, and of calls that named a script
+    /// unknown to the node.
     pub(super) batches: usize,
     pub(super) followed: usize,
     pub(super) unknown: usize,
     pub(super) grants: Vec<Grant>,
-    /// How long each client has waited for a lock at most.
+    /// Longest wait of each client for a lock.
     pub(super) longest_waits: BTreeMap<usize, Duration>,
 }
 
-/// Runs `plan`; `told`, with a story of what happened.
+/// Runs `plan`, with a story of the events if `told`.
 pub(super) fn run(plan: &Plan, switches: Switches, told: bool) -> Run {
-    // Clocks with wrong rates are accused all the time, and rightly so. The rest has to do no harm.
+    // Clocks with wrong rates are doubted all the time, and rightly so. Everything else must do no harm.
     let unwatched: &[_] = &[Mechanism::ClocksAreWatched, Mechanism::ClocksAreNoted];
     let off = [switches.off, if plan.wrong_rates { unwatched } else { &[] }].concat();
     without(&off, || run_now(plan, switches, told))
@@ -70,7 +70,7 @@ fn run_now(plan: &Plan, switches: Switches, told: bool) -> Run {
     world.net.checks.order = Order::new(plan.order);
     world.net.checks.only = switches.checkers;
     world.net.checks.one_configuration = plan.one_configuration();
-    // Their keys end when they should not.
+    // With wrong rates, keys end at wrong times.
     world.net.checks.forgotten = plan.wrong_rates;
     world.net.checks.unguarded = plan.wrong_rates;
     world.net.checks.promise_exclusion = !plan.wrong_rates && !plan.deleting;
@@ -99,20 +99,20 @@ impl World {
         let healed = ends.max().unwrap_or_default().max(self.plan.lasts);
         self.until(healed);
         self.net.calm = true;
-        // The last of the paused processes goes on, and what was late arrives.
+        // The last paused process goes on, and late messages arrive.
         self.until(healed + LATEST + Duration::from_secs(1));
 
         self.phase(Phase::Draining);
-        // Keys of the killed, and of late requests, have to end first, and then everybody has a turn. The nodes may keep the
-        // lock behind each of these turns (`Caller::min_hold`), one behind the other. What the first node keeps longer than
-        // it should counts where clients may fall back to it.
+        // Keys of killed processes and of late requests must end first. Every caller then has a turn. The nodes may
+        // keep the lock after each of these turns (`Caller::min_hold`), one after the other. If clients may fall
+        // back, the first node's extra time for keys is added.
         let longest = self.plan.longest_ttl().mul_f64(1.02);
         let quarantine = self.plan.longest_ttl();
         let kept = longest.mul_f64(LONGEST_KEPT) * self.plan.callers.iter().sum::<usize>() as u32;
         let kept = kept + self.plan.first_keeps();
         self.idle_within(longest * 2 + quarantine + kept + Duration::from_secs(10), "waits");
 
-        // Nodes are connected to again, and told what they have missed.
+        // Clients connect to nodes again, and tell them what they have missed.
         self.until(self.net.now + Duration::from_secs(3));
         if let Some(what) = leaked(&mut self.net, self.plan.names) {
             let now = self.net.now;
@@ -130,13 +130,13 @@ impl World {
         self.idle_within(each * locks as u32, "progress");
     }
 
-    /// All processes end, and others begin once the nodes keep no fence any more.
+    /// Ends all processes, and starts others once the nodes keep no fence any more.
     fn outlast_fences(&mut self) {
         let (clients, net) = (&mut self.clients, &mut self.net);
         net.tell(|| "== nobody is there until all fences have expired".to_owned());
         clients.iter_mut().for_each(|client| client.crash(net));
         let outlives = Duration::from_millis(fence_outlives_ms().unsigned_abs());
-        // However slow a clock is.
+        // The factor covers the slowest clock.
         self.until(self.net.now + (outlives + self.plan.longest_ttl()).mul_f64(1.06));
         if let Some(what) = fence_left(&mut self.net, self.plan.names) {
             let now = self.net.now;
@@ -146,7 +146,7 @@ impl World {
         clients.iter_mut().for_each(|client| client.start(net));
     }
 
-    /// Who has been in touch with a node for a while has given back there what it had to.
+    /// Checks that each client has given back all that it had to, on nodes that it has been in touch with for a while.
     fn audit(&mut self) {
         for client in 0..self.clients.len() {
             let runs = self.clients[client].runs();
@@ -157,7 +157,7 @@ impl World {
         found.into_iter().for_each(|what| self.net.checks.report(now, "leaks", what));
     }
 
-    /// A node is about to forget locks, and is kept away for as long as they could live.
+    /// Notes that a node is about to forget locks, and is kept away for as long as they could live.
     pub(super) fn forgets(&mut self, node: usize) {
         let until = self.net.now + self.plan.away();
         let away_until = &mut self.net.nodes[node].away_until;
@@ -180,7 +180,7 @@ impl World {
         }
     }
 
-    /// Goes on until no caller has anything to do.
+    /// Runs until no caller has anything to do.
     fn idle_within(&mut self, most: Duration, checker: &'static str) {
         const STEP: Duration = Duration::from_millis(50);
         let end = self.net.now + most;
@@ -194,7 +194,7 @@ impl World {
         }
     }
 
-    /// Goes on until then, or until something is found.
+    /// Runs until `end`, or until a checker finds something.
     fn until(&mut self, end: Duration) {
         while self.net.checks.violation().is_none() {
             match self.net.next(end) {

@@ -1,4 +1,4 @@
-//! What the clients do. Each activity is a line in the list and a function that does it once.
+//! The activities of the clients. Each is a line in the list, and a function that does it once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,12 +15,12 @@ use crate::leak::{self, Leak};
 pub(crate) struct Activity {
     pub(crate) name: &'static str,
     pub(crate) threads: u64,
-    /// The time between two turns of a thread.
+    /// The pause of a thread between two turns.
     pub(crate) pause: Duration,
     pub(crate) turn: fn(&Clients, u64),
 }
 
-/// Together they take about half a processor, the masters included.
+/// All activities. Together they take about half a processor, including the masters.
 pub(crate) const ALL: [Activity; 7] = [
     Activity { name: "use once", threads: 2, pause: ms(4), turn: use_once },
     Activity { name: "wait in vain", threads: 3, pause: ms(100), turn: wait_in_vain },
@@ -31,24 +31,24 @@ pub(crate) const ALL: [Activity; 7] = [
     Activity { name: "visit", threads: 1, pause: ms(400), turn: visit },
 ];
 
-/// Short, so that a master is in use again soon after its restart.
+/// Short, so that a master is used again soon after its restart.
 pub(crate) const TTL: Duration = Duration::from_secs(2);
 
 /// The TTL of locks that are renewed several times while they are held.
 const SHORT_TTL: Duration = ms(800);
 const HELD: Duration = ms(2_000);
 
-/// How long a waiter waits in vain.
+/// The time after which a waiter gives up.
 const PATIENCE: Duration = ms(25);
 
 const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// The clients that stay, and the counts of all that is done.
+/// The clients that stay, and the counts of all work.
 pub(crate) struct Clients {
     pub(crate) locks: Quorlock,
-    /// Another client, with which the first one competes.
+    /// Another client that competes with the first one.
     pub(crate) rival: Quorlock,
     leak: Option<Leak>,
     done: Arc<Counters>,
@@ -92,14 +92,14 @@ impl Clients {
         }
     }
 
-    /// A name that nobody has used before. All of them are of one length, as the heap has to stay the same.
+    /// A name that was never used before. All names have one length, since the heap must keep its size.
     pub(crate) fn fresh_name(&self) -> String {
         let name = format!("orders/{:010}", count(&self.done.names));
         leak::name(self.leak, &name);
         name
     }
 
-    /// The value of a call that succeeded. Counts a failure that a master's fault explains; panics at others.
+    /// The value of a successful call. Counts a failure that a master's fault explains, and panics at others.
     pub(crate) fn counted<T>(&self, result: Result<T, Error>) -> Option<T> {
         use ErrorKind::{Lost, NoQuorum, Quarantined};
         match result {
@@ -122,14 +122,14 @@ impl Clients {
         self.counted(guard.unlock());
     }
 
-    /// Judges a call for a lock that `holder` has.
+    /// Judges the result of a call for a lock that `holder` has.
     fn gave_up(&self, result: Result<Option<Guard>, Error>, holder: &Guard) {
         match result {
             Ok(None) => {
                 count(&self.done.gave_up);
             }
             Ok(Some(guard)) => {
-                // Right only if the holder has lost its lock in a fault of a master.
+                // This is right only if a master's fault made the holder lose its lock.
                 assert!(guard.check().is_err() || holder.check().is_err(), "two hold one lock");
             }
             Err(error) if matches!(error.kind(), ErrorKind::Cancelled | ErrorKind::Closed) => {
@@ -142,7 +142,7 @@ impl Clients {
     }
 }
 
-/// A name is used once and never again, by one of the clients.
+/// One of the clients uses a name once and never again.
 fn use_once(clients: &Clients, turn: u64) {
     let locks = if turn % 4 < 2 { &clients.locks } else { &clients.rival };
     let name = clients.fresh_name();
@@ -156,7 +156,7 @@ fn use_once(clients: &Clients, turn: u64) {
     if turn.is_multiple_of(2) { clients.unlock(guard) } else { drop(guard) }
 }
 
-/// A waiter gives up: its time is over, or it is cancelled. It waits for another client or for its own.
+/// A waiter gives up: its time is over, or it is cancelled. The lock's holder is another client or its own.
 fn wait_in_vain(clients: &Clients, turn: u64) {
     let Clients { locks, rival, .. } = clients;
     let name = clients.fresh_name();
@@ -178,7 +178,7 @@ fn wait_in_vain(clients: &Clients, turn: u64) {
     clients.unlock(guard);
 }
 
-/// A waiter gets the lock when it is given back.
+/// A waiter gets the lock when the holder gives it back.
 fn wait(clients: &Clients, turn: u64) {
     let Clients { locks, rival, .. } = clients;
     let name = clients.fresh_name();
@@ -242,7 +242,7 @@ fn visit(clients: &Clients, turn: u64) {
         }
         1 => drop(guard),
         2 => {
-            // The guard outlives it.
+            // The guard outlives its client.
             drop(locks);
             clients.unlock(guard);
         }

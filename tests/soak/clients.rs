@@ -1,4 +1,4 @@
-//! The process with the clients. It reports its figures once a second, and at rest when it is asked.
+//! The process with the clients. It reports its figures each second under load, and at rest on request.
 
 use std::panic;
 use std::process;
@@ -13,36 +13,36 @@ use crate::helper::{say, wait_for_go};
 use crate::leak::Leak;
 use crate::roles::Role;
 
-/// Starts the clients that stay, and loads them for as long as the two variables say. The first line is its
-/// process id. The others are reports ([`Told`]): one each second under load, one at rest when it is asked.
+/// Starts the clients that stay, and loads them for the times that the two variables give. The first line of output is
+/// the process id. The others are reports ([`Told`]): one each second under load, one at rest on request.
 pub(crate) const CLIENTS: Role = Role { name: "clients", run };
 
-/// The time in milliseconds in which buffers and tables grow to the size that they keep.
+/// The variable with the time in milliseconds in which buffers and tables grow to their final size.
 pub(crate) const WARM_UP: &str = "QUORLOCK_SOAK_WARM_UP_MS";
-/// The time in milliseconds under load that is judged.
+/// The variable with the time in milliseconds under load that is judged.
 pub(crate) const LOAD: &str = "QUORLOCK_SOAK_LOAD_MS";
 
-/// How many clients stay.
+/// The number of clients that stay.
 pub(crate) const STAY: u64 = 2;
 
-/// Its word for: nothing happens until the test says to go on.
+/// The output line of a process that does nothing until the test lets it go on.
 pub(crate) const AT_REST: &str = "at rest";
 
-/// Its word before the first report under load.
+/// The output line before the first report under load.
 pub(crate) const LOAD_BEGINS: &str = "the load begins";
 
-/// Its word after the last report under load.
+/// The output line after the last report under load.
 pub(crate) const LOAD_ENDS: &str = "the load ends";
 
 const EVERY: Duration = Duration::from_secs(1);
 
-/// From then on as many names are forgotten under load as are used: those of 15 s are remembered.
+/// Time after which as many names are forgotten under load as are used: names of the last 15 s are remembered.
 const FULL: Duration = Duration::from_secs(16);
 
 fn run() {
     end_at_a_panic();
     say(&process::id().to_string());
-    // The library makes some things once for a process: they are there from now on.
+    // The library makes some things once per process: they exist from now on.
     let first = activities::client();
     drop(first.lock("first").expect("healthy masters"));
     drop(first);
@@ -63,11 +63,11 @@ fn run() {
     let done = clients.done();
     drop(clients);
     tell_when_asked(|| Told { heap: Heap::of_this_process(), done });
-    // The test still looks for what this process holds on the masters.
+    // The test still checks the keys of this process on the masters.
     wait_for_go();
 }
 
-/// Otherwise a panic in a thread would be noticed when the load ends, an hour later.
+/// Ends the process at a panic in a thread. Otherwise it would be noticed at the end of the load, an hour later.
 fn end_at_a_panic() {
     let default = panic::take_hook();
     panic::set_hook(Box::new(move |info| {
@@ -81,7 +81,7 @@ fn duration(variable: &str) -> Duration {
     Duration::from_millis(ms.unwrap_or_else(|| panic!("{variable} is set")))
 }
 
-/// The test looks at the process from outside first.
+/// Reports once the test asks, after it has measured the process from outside.
 fn tell_when_asked(told: impl FnOnce() -> Told) {
     say(AT_REST);
     wait_for_go();
@@ -92,7 +92,7 @@ fn tell(told: Told) {
     say(&told.to_string());
 }
 
-/// All activities, with reports for that `time`, after one without.
+/// Runs all activities: for the time `without` reports, then with reports for `time`.
 fn load(clients: &Clients, without: Duration, time: Duration) {
     let (stop, stopped) = bounded(0);
     thread::scope(|scope| {
@@ -126,9 +126,9 @@ fn repeat(activity: &Activity, thread: u64, clients: &Clients, stopped: &Receive
     }
 }
 
-/// The smallest heap while nothing is done. It ends once it is down to `known`, the heap at rest of before.
+/// The smallest heap of the idle process. The measurement ends once the heap is down to `known`, the earlier heap at rest.
 ///
-/// A client forgets the names that it has used within 15 s, and other threads allocate now and then.
+/// The value takes time to fall: a client remembers used names for 15 s, and other threads allocate now and then.
 fn at_rest(clients: &Clients, known: u64) -> Told {
     const LONGEST: Duration = Duration::from_secs(20);
     const PAUSE: Duration = Duration::from_millis(20);

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::support::Servers;
 
-/// One master at a time is restarted without its data, or hangs for about a second: each kind in turn, and
-/// each master.
+/// Faults of one master at a time: it is restarted without its data, or hangs for about a second. Kinds and
+/// masters take turns.
 #[derive(Debug)]
 pub(crate) struct Faults {
     every: Duration,
@@ -18,8 +18,8 @@ impl Faults {
         Self { every, begun: 0, hangs: None }
     }
 
-    /// To be called once a second. Ends a hang that the last call began; otherwise begins a fault if one is due
-    /// and `more` of them are wanted.
+    /// Ends a hang that the last call began; otherwise begins a fault if one is due
+    /// and `more` faults are wanted. Called once a second.
     pub(crate) fn go_on(&mut self, now: Duration, more: bool, servers: &mut Servers) {
         if let Some(master) = self.hangs.take() {
             servers[master].resume();

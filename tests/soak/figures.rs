@@ -1,4 +1,4 @@
-//! The figures of the process with the clients, from outside and from inside, and those of the masters.
+//! The figures of the client process, from outside and from inside, and those of the masters.
 
 #![allow(clippy::print_stderr, reason = "a test that is left out says so")]
 
@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use crate::support::Server;
 
-/// All figures of one moment.
+/// All figures at one time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sample {
-    /// Since the load began.
+    /// Time since the load began.
     pub(crate) at: Duration,
     pub(crate) process: Process,
     pub(crate) heap: Heap,
@@ -21,12 +21,12 @@ pub(crate) struct Sample {
     pub(crate) masters: Masters,
 }
 
-/// The kernel's figures of the process.
+/// The kernel's figures for the process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Process {
     pub(crate) threads: u64,
     pub(crate) descriptors: u64,
-    /// Memory in bytes that is there, and not merely reserved.
+    /// Memory in bytes that is present, and not merely reserved.
     pub(crate) resident: u64,
 }
 
@@ -37,35 +37,35 @@ pub(crate) struct Heap {
     pub(crate) blocks: u64,
 }
 
-/// Counts of what the clients have done since the process began.
+/// Counts of the clients' work since the process began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Done {
     pub(crate) names: u64,
     pub(crate) grants: u64,
-    /// Clients that came and went.
+    /// The number of clients that came and went.
     pub(crate) clients: u64,
-    /// Calls that ended because their time was over, or that were cancelled or closed.
+    /// The number of calls that reached their time limit, or were cancelled or closed.
     pub(crate) gave_up: u64,
-    /// Locks whose end was told, as it had to be.
+    /// The number of lost locks whose loss was reported, as it must be.
     pub(crate) lost: u64,
-    /// Calls that a fault of a master made fail.
+    /// The number of calls that failed because of a master's fault.
     pub(crate) failed: u64,
 }
 
 /// The sums over the masters that are up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Masters {
-    /// Without those of the measurement.
+    /// The number of connections without those of the measurement.
     pub(crate) connections: u64,
     pub(crate) channels: u64,
-    /// Scripts that are cached.
+    /// The number of cached scripts.
     pub(crate) scripts: u64,
-    /// In bytes, with that of Lua.
+    /// Memory in bytes, including Lua's.
     pub(crate) memory: u64,
     pub(crate) keys: u64,
 }
 
-/// Whether this system has the figures; prints that the test is left out where it has not.
+/// Returns true if this system has the figures. Otherwise prints that the test is left out.
 pub(crate) fn can_be_read() -> bool {
     let can = Path::new("/proc/self/fd").exists() && Path::new("/proc/self/status").exists();
     if !can {
@@ -86,10 +86,10 @@ impl Process {
 }
 
 impl Heap {
-    /// Of this process.
+    /// Reads the heap of this process.
     pub(crate) fn of_this_process() -> Self {
         let stats = crate::HEAP.stats();
-        // Between the two readings other threads free memory, which must not make it negative.
+        // Other threads free memory between the two readings, which must not make the difference negative.
         let left = |came: usize, went: usize| came.saturating_sub(went) as u64;
         Self {
             bytes: left(stats.bytes_allocated, stats.bytes_deallocated),
@@ -105,19 +105,19 @@ impl Masters {
             let info = server.command(&["INFO"]);
             let info: String = redis::from_redis_value(info).expect("INFO is text");
             let number = |label| number_after(&info, label);
-            // The measurement has one connection itself.
+            // One connection is that of the measurement.
             all.connections += number("connected_clients:").saturating_sub(1);
             all.channels += number("pubsub_channels:");
             all.scripts += number("number_of_cached_scripts:");
             all.memory += number("used_memory:") + number("used_memory_lua:");
-            // "db0:keys=3,expires=2,..", and nothing where there are no keys.
+            // The line is "db0:keys=3,expires=2,..", and is missing if there are no keys.
             all.keys += if info.contains("\ndb0:") { number("db0:keys=") } else { 0 };
         }
         all
     }
 }
 
-/// The number behind `label`, which begins a line.
+/// The number after `label`, which begins a line.
 fn number_after(text: &str, label: &str) -> u64 {
     let mut lines = text.lines().filter_map(|line| line.strip_prefix(label));
     let rest = lines.next().unwrap_or_else(|| panic!("there is no {label}")).trim_start();
@@ -125,7 +125,7 @@ fn number_after(text: &str, label: &str) -> u64 {
     rest[..end].parse().unwrap_or_else(|_| panic!("no number follows {label}"))
 }
 
-/// A report of the process with the clients about itself: one line.
+/// A report of the client process about itself: one line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Told {
     pub(crate) heap: Heap,

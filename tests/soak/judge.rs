@@ -1,40 +1,40 @@
-//! What counts as flat.
+//! Definition of a flat run.
 //!
 //! **At rest** the figures are exact. A client has one thread and one connection for each node, and one more
-//! thread. There are neither more nor fewer after the load than before it, and none once the clients are
-//! gone. The heap at rest stays the same within [`HEAP_AT_REST`], however long the load lasts. Half a minute
-//! has about 10,000 names, so a leak of ten bytes a name is found; an hour finds a tenth of a byte. The
-//! margin is for buffers and tables that are reused: a rare moment enlarges one that the warm-up left small.
+//! thread. Their numbers after the load are those before it, and they are zero once the clients are
+//! gone. The heap at rest stays the same within [`HEAP_AT_REST`] for any duration of the load. Half a minute
+//! uses about 10,000 names, so it finds a leak of ten bytes a name; an hour finds a tenth of a byte. The
+//! margin is for buffers and tables that are reused: a rare event enlarges one that the warm-up left small.
 //!
-//! **Under load** figures go up and down: calls that wait have threads, clients come and go, masters restart.
+//! **Under load** figures vary: calls that wait have threads, clients come and go, masters restart.
 //! So the median of the last third is compared with that of the first third. A median ignores the seconds
-//! around a fault. A third of the run lies in between, in which a leak grows. This finds memory that grows and
-//! is freed at rest, and it bounds the resident memory, which the allocator keeps at rest.
+//! around a fault. A leak grows during the middle third. This comparison finds memory that grows under load and
+//! is freed at rest. It also bounds the resident memory, which the allocator keeps at rest.
 //!
-//! **The masters** are left without connections, without channels, and without keys but the fences. They hold
-//! no script of a single lock, and without the fences their memory is that of before.
+//! **The masters** end without connections, without channels, and without keys except the fences. They hold
+//! no script of a single lock. Their memory without the fences is the same as at the beginning.
 
 use crate::clients::STAY;
 use crate::figures::{Done, Sample};
 use crate::watch::{MASTERS, Rest, Run};
 
-/// By how many bytes the heap at rest may grow. Half a minute added 4 KiB, and 42 minutes added 27 KiB.
+/// Limit in bytes for the growth of the heap at rest. Half a minute added 4 KiB, and 42 minutes added 27 KiB.
 pub(crate) const HEAP_AT_REST: u64 = 64 * KIB;
 
-/// By how many bytes the memory of all masters may grow. Their statistics and Lua take 1 MiB more or less.
+/// Limit in bytes for the growth of all masters' memory. Their statistics and Lua vary by 1 MiB.
 pub(crate) const MASTERS_MEMORY: u64 = 3 * MIB;
 
-/// The most scripts that the masters may cache, all together: more than `lua/` has, on each of them.
+/// Limit for the total of scripts that the masters cache: more than `lua/` has, times the number of masters.
 pub(crate) const SCRIPTS: u64 = 20 * MASTERS;
 
-/// How many calls of a thousand faults of masters may make fail. Two of three masters are there at any time,
+/// Limit for the calls of a thousand that masters' faults make fail. Two of three masters are available at any time,
 /// so hardly any call fails.
 const FAILED: u64 = 20;
 
 const KIB: u64 = 1_024;
 const MIB: u64 = 1_024 * KIB;
 
-/// How much a figure may grow under load: a part of itself, and a fixed amount.
+/// Limit for the growth of a figure under load: a percentage, and a fixed amount.
 struct Bound {
     name: &'static str,
     of: fn(&Sample) -> u64,
@@ -42,7 +42,7 @@ struct Bound {
     more: u64,
 }
 
-/// Clients that come and go are there by chance, so the amounts are about those of one client.
+/// The number of visiting clients is random, so the fixed amounts are about those of one client.
 const BOUNDS: [Bound; 4] = [
     Bound { name: "threads", of: |sample| sample.process.threads, percent: 10, more: 4 },
     Bound { name: "descriptors", of: |sample| sample.process.descriptors, percent: 10, more: 6 },
@@ -50,7 +50,7 @@ const BOUNDS: [Bound; 4] = [
     Bound { name: "heap", of: |sample| sample.heap.bytes, percent: 10, more: 256 * KIB },
 ];
 
-/// The complaints about a run. Each begins with the name of a figure.
+/// The complaints about a run. Each begins with the name of its figure.
 pub(crate) fn judge(run: &Run) -> Vec<String> {
     [at_rest(run), under_load(run), of_masters(run), of_the_run(run)].concat()
 }
@@ -109,7 +109,7 @@ fn of_masters(run: &Run) -> Vec<String> {
     complaints.0
 }
 
-/// Whether enough has happened for the figures to mean anything.
+/// Complains if too little has happened for the figures to mean anything.
 fn of_the_run(run: &Run) -> Vec<String> {
     const SAMPLES: usize = 9;
     let mut complaints = Complaints::default();
@@ -156,7 +156,7 @@ impl Complaints {
     }
 }
 
-/// The upper median; 0 where there are no figures.
+/// The upper median, or 0 if there are no figures.
 pub(crate) fn median(figures: impl Iterator<Item = u64>) -> u64 {
     let mut figures: Vec<_> = figures.collect();
     figures.sort_unstable();

@@ -1,4 +1,4 @@
-//! The judge is shown runs that were made up: flat ones, and one for each thing that can be wrong.
+//! The judge gets invented runs: flat ones, and one for each possible fault.
 
 use std::time::Duration;
 
@@ -66,7 +66,7 @@ fn flat() -> Run {
     }
 }
 
-/// The judge complains of nothing but that.
+/// The judge has this complaint and no other.
 #[track_caller]
 fn complains(change: impl FnOnce(&mut Run), of: &str) {
     let mut run = flat();
@@ -82,7 +82,7 @@ fn a_flat_run_is_flat() {
     assert_eq!(judge(&flat()), Vec::<String>::new());
 }
 
-/// By a factor of two, in each ten seconds.
+/// The figures vary by a factor of two in each ten seconds.
 fn what_goes_up_and_down_is_flat() {
     let mut run = flat();
     for (second, sample) in run.load.iter_mut().enumerate() {
@@ -92,7 +92,7 @@ fn what_goes_up_and_down_is_flat() {
             *figure = *figure * tenths / 10;
         }
     }
-    // And one second in which a master was restarted.
+    // In one second a master is restarted.
     run.load[50].process.threads *= 10;
     run.load[51].heap.bytes *= 10;
     assert_eq!(judge(&run), Vec::<String>::new());
@@ -106,7 +106,7 @@ fn what_grows_under_load_is_named() {
             }
         }
     };
-    // One in four seconds.
+    // The figures are wrong in one of four seconds.
     complains(
         |run| {
             for (second, sample) in (0..).zip(&mut run.load) {

@@ -1,21 +1,21 @@
-//! Leaks on purpose, to see that the judge finds them.
+//! Deliberate leaks, which the judge must find.
 
 use std::mem;
 
 use parking_lot::Mutex;
 use quorlock::{Guard, Quorlock};
 
-/// The environment variable that says what leaks in the process with the clients.
+/// The environment variable with the kind of leak in the client process.
 pub(crate) const VARIABLE: &str = "QUORLOCK_SOAK_LEAK";
 
-/// Things that are kept for ever.
+/// Kinds of objects that are never freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Leak {
-    /// Each name that was used.
+    /// Each name that is used.
     Names,
-    /// Each client that came.
+    /// Each visiting client.
     Clients,
-    /// One guard of fifty.
+    /// One of fifty guards.
     Guards,
 }
 
@@ -32,7 +32,7 @@ impl Leak {
         }
     }
 
-    /// What is to leak in this process.
+    /// The leak of this process, if any.
     pub(crate) fn of_this_process() -> Option<Self> {
         let name = std::env::var(VARIABLE).ok().filter(|name| !name.is_empty())?;
         let leak = Self::ALL.into_iter().find(|leak| leak.name() == name);
@@ -40,21 +40,21 @@ impl Leak {
     }
 }
 
-/// To be called for each name.
+/// Leaks the name, if names leak. Called for each name.
 pub(crate) fn name(leak: Option<Leak>, name: &str) {
     if leak == Some(Leak::Names) {
         NAMES.lock().push(name.to_owned());
     }
 }
 
-/// To be called for each client that comes.
+/// Leaks the client, if clients leak. Called for each visiting client.
 pub(crate) fn client(leak: Option<Leak>, client: &Quorlock) {
     if leak == Some(Leak::Clients) {
         mem::forget(client.clone());
     }
 }
 
-/// To be called for each guard; returns it unless it leaks.
+/// Returns the guard unless it leaks. Called for each guard.
 pub(crate) fn guard(leak: Option<Leak>, guard: Guard, turn: u64) -> Option<Guard> {
     const OF: u64 = 50;
     if leak == Some(Leak::Guards) && turn.is_multiple_of(OF) {

@@ -1,11 +1,11 @@
-//! Whether a process that locks for a long time stays as it was: threads, file descriptors, memory, and
-//! what the masters hold.
+//! A process that locks for a long time does not grow: its threads, file descriptors and memory, and
+//! its keys on the masters.
 //!
-//! The clients run in a process of their own, which is this program once more. It is watched from outside,
-//! so that nothing of the measurement is part of what is measured. `QUORLOCK_SOAK_SECONDS` says how long
-//! the load lasts; `judge.rs` says what counts as flat.
+//! The clients run in a process of their own, which is this program started again. It is watched from outside,
+//! so that the measurement does not count itself. `QUORLOCK_SOAK_SECONDS` sets the duration of
+//! the load; `judge.rs` defines "flat".
 //!
-//! Each client that leaks on purpose shows that the judge sees that kind of leak.
+//! Each deliberate leak in the clients proves that the judge finds that kind of leak.
 
 mod activities;
 mod clients;
@@ -36,7 +36,7 @@ static HEAP: &stats_alloc::StatsAlloc<std::alloc::System> = &stats_alloc::INSTRU
 
 const SECONDS: &str = "QUORLOCK_SOAK_SECONDS";
 
-/// Long enough for some thousand names and some dozen clients, short enough for each run of all tests.
+/// Enough for some thousand names and some dozen clients, and short enough for each run of all tests.
 const USUAL: Duration = Duration::from_secs(30);
 
 fn main() {
@@ -84,7 +84,7 @@ fn stays_flat() -> Result<(), Failed> {
     if complaints.is_empty() { Ok(()) } else { Err(complaints.join("\n").into()) }
 }
 
-/// The judge has to complain of all those figures.
+/// The judge must complain about all these figures.
 fn leaks(name: &str, leak: Leak, figures: &'static [&'static str]) -> Trial {
     Trial::test(name, move || {
         if !figures::can_be_read() {

@@ -1,4 +1,4 @@
-//! The curve, as a table.
+//! The curve of a run, as a table.
 
 #![allow(clippy::print_stdout, reason = "the curve goes to whoever runs it")]
 
@@ -10,7 +10,7 @@ use crate::watch::{Plan, Run};
 
 /// Prints the medians of each minute, or of shorter times in a short run.
 pub(crate) struct Table {
-    /// How many samples make a row.
+    /// The number of samples in a row.
     row: Option<u64>,
     samples: Vec<Sample>,
     load: Duration,

@@ -1,4 +1,4 @@
-//! One run, seen from outside: masters, their faults, the process with the clients, and samples of them.
+//! One run, seen from outside: the masters, their faults, the client process, and samples of their figures.
 
 use std::ffi::OsStr;
 use std::thread;
@@ -15,45 +15,45 @@ use crate::table::Table;
 
 pub(crate) const MASTERS: u64 = 3;
 
-/// Between two faults of the warm-up: the master before is in use again by then.
+/// Time between two faults of the warm-up. The previous master is used again by then.
 const WARM_UP_FAULTS: Duration = Duration::from_secs(3);
-/// Long enough for each kind of fault on each master: all buffers of a reconnect have been in use then.
+/// Enough for each kind of fault on each master: all buffers of a reconnect have been used then.
 pub(crate) const WARM_UP: Duration = Duration::from_secs(26);
 
-/// How a run goes.
+/// The set-up of a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
-    /// The time before the load that is judged.
+    /// Time before the judged load.
     pub(crate) warm_up: Duration,
     pub(crate) load: Duration,
-    /// The time from one fault of a master to the next one; no faults without it.
+    /// Time from one fault of a master to the next one. No faults if `None`.
     pub(crate) fault_every: Option<Duration>,
-    /// How long the process and the masters may take to come to rest.
+    /// Time limit for the process and the masters to come to rest.
     pub(crate) settle: Duration,
     pub(crate) leak: Option<Leak>,
-    /// Whether the curve is printed.
+    /// True if the curve is printed.
     pub(crate) print: bool,
 }
 
-/// What was seen in a run.
+/// The observations of a run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Run {
-    /// A first client has come and gone.
+    /// The figures after a first client has come and gone.
     pub(crate) fresh: Sample,
-    /// The clients that stay are there, warm, and do nothing.
+    /// The figures of the clients that stay: warm and idle.
     pub(crate) rest_before: Sample,
-    /// Once a second.
+    /// One sample per second.
     pub(crate) load: Vec<Sample>,
     pub(crate) rest_after: Sample,
-    /// All clients are gone.
+    /// The figures after all clients are gone.
     pub(crate) gone: Sample,
-    /// The masters in the end, without any key.
+    /// The masters' figures at the end, without any key.
     pub(crate) emptied: Masters,
-    /// How many keys there were in the end besides fences and marks.
+    /// The number of keys at the end, without fences and marks.
     pub(crate) keys_left: u64,
 }
 
-/// What there is at rest.
+/// The exact figures at rest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rest {
     pub(crate) threads: u64,
@@ -62,8 +62,8 @@ pub(crate) struct Rest {
 }
 
 impl Rest {
-    /// A client at rest has a worker, a connection and what wakes the worker a node, its timer, a thread for callbacks, and what has
-    /// a caller let go of connections.
+    /// A client at rest has a worker thread, a connection and the worker's wake-up descriptor for each node. It also has a
+    /// timer, a thread for callbacks, and one descriptor, which wakes the thread that closes connections for its callers.
     pub(crate) fn of_clients(clients: u64, fresh: &Process) -> Self {
         let connections = clients * MASTERS;
         Self {
@@ -111,7 +111,7 @@ struct Watched {
     pid: u32,
     servers: Servers,
     settle: Duration,
-    /// When the load began.
+    /// The beginning of the load.
     start: Instant,
 }
 
@@ -142,7 +142,7 @@ impl Watched {
         Sample { at: self.start.elapsed(), process, heap, done, masters }
     }
 
-    /// Waits until the clients have come to rest; what they leave behind gets the time to go away.
+    /// Waits until the clients have come to rest. Their leftovers get the time to go away.
     fn at_rest(&mut self, is_rest: impl Fn(&Process, &Masters) -> bool) -> Sample {
         self.child.expect(AT_REST);
         let read = || (self.process(), self.masters());
@@ -152,14 +152,14 @@ impl Watched {
         self.sample(&self.child.hear(), process, masters)
     }
 
-    /// Takes a sample each second until the load of that `time` ends.
+    /// Takes a sample each second until the load of the given `time` ends.
     fn load(
         &mut self,
         time: Duration,
         fault_every: Option<Duration>,
         mut each: impl FnMut(&Sample),
     ) -> Vec<Sample> {
-        /// At the end all masters are in use again.
+        /// Time before the end without faults, so that all masters are used again.
         const WITHOUT_FAULTS: Duration = Duration::from_secs(6);
         self.child.expect(LOAD_BEGINS);
         self.start = Instant::now();
@@ -180,7 +180,7 @@ impl Watched {
         }
     }
 
-    /// How many keys stay that no lock may leave behind.
+    /// The number of keys that stay although no lock may leave them behind.
     fn keys_left(&self) -> u64 {
         let keys = || self.servers.iter().map(|server| server.keys().len() as u64).sum();
         poll(self.settle, keys, |keys| *keys == 0)
@@ -192,7 +192,7 @@ impl Watched {
     }
 }
 
-/// Reads until the value is the one that is waited for, or the time is over; returns the last value.
+/// Reads until `is_done` accepts the value, or the time is over. Returns the last value.
 fn poll<T>(limit: Duration, read: impl Fn() -> T, is_done: impl Fn(&T) -> bool) -> T {
     const PAUSE: Duration = Duration::from_millis(50);
     let until = Instant::now() + limit;

@@ -1,7 +1,7 @@
-//! What the access list of a server has to allow, as the manual's example has it.
+//! The permissions that a server's access list must grant, as in the manual's example.
 
-/// The commands that every client needs, whatever kinds of locks it takes: to look at a node and its mark, to
-/// call scripts, to hear of releases, and to end its old connections.
+/// The commands that every client needs, for all kinds of locks: to probe a node and its mark, to
+/// call scripts, to listen for releases, and to end its old connections.
 pub const EVERY_CLIENT: &[&str] = &[
     "ping",
     "time",
@@ -19,7 +19,7 @@ pub const EVERY_CLIENT: &[&str] = &[
     "client|kill",
 ];
 
-/// The commands that operators need besides, to ask who holds a lock of any layout, to force it open, and to list what is held.
+/// The further commands for operators: to ask for the holder of a lock of any layout, to force a lock open, and to list locks.
 pub const OPERATORS: &[&str] = &["pttl", "pexpire", "hgetall", "hdel", "zcard", "scan"];
 
 /// The words of the manual's example, from `ACL SETUSER locker on >password` on.
@@ -39,11 +39,11 @@ pub fn example_patterns(sign: char) -> Vec<&'static str> {
     example().into_iter().filter(|word| word.starts_with(sign)).collect()
 }
 
-/// The words that make a user with the password `secret`, who may use the keys and channels of the example,
-/// with `prefix` for the key prefix there, and just these commands.
+/// The words that create a user with the password `secret`. The user may use the keys and channels of the example,
+/// with `prefix` in place of the key prefix, and just these commands.
 pub fn user(name: &str, prefix: &str, commands: &[&str]) -> Vec<String> {
     let user = ["ACL", "SETUSER", name, "reset", "on", ">secret"].map(str::to_owned);
-    // The longer ones first: without a prefix the other one is all keys, and servers take no pattern behind it.
+    // Longer patterns first: without a prefix the other pattern covers all keys, and servers accept no pattern after it.
     let patterns = ['~', '&'].into_iter().flat_map(|sign| example_patterns(sign).into_iter().rev());
     let patterns = patterns.map(|pattern| pattern.replace("quorlock:", prefix));
     let commands = commands.iter().map(|command| format!("+{command}"));

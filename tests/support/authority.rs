@@ -9,7 +9,7 @@ use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use super::server::Server;
 use super::server::reaper::Folder;
 
-/// A private certificate authority, and what it has signed, in a directory of their own.
+/// A private certificate authority and its signed certificates, in a directory of their own.
 pub struct Authority {
     folder: Folder,
     pub pem: String,
@@ -29,7 +29,7 @@ impl Authority {
         Self { folder, pem, issuer: Issuer::new(params, key) }
     }
 
-    /// A certificate and its key.
+    /// Signs a certificate. Returns the certificate and its key.
     pub fn sign(&self, names: &[&str], change: impl FnOnce(&mut CertificateParams)) -> [String; 2] {
         let names: Vec<_> = names.iter().map(ToString::to_string).collect();
         let mut params = CertificateParams::new(names).expect("names of a certificate");
@@ -39,7 +39,7 @@ impl Authority {
         [certificate.pem(), key.serialize_pem()]
     }
 
-    /// A certificate that has signed itself, for 127.0.0.1, and its key.
+    /// A self-signed certificate for 127.0.0.1, and its key.
     pub fn self_signed(is_ca: IsCa) -> [String; 2] {
         let names = vec!["127.0.0.1".to_owned()];
         let mut params = CertificateParams::new(names).expect("names of a certificate");
@@ -49,7 +49,7 @@ impl Authority {
         [certificate.pem(), key.serialize_pem()]
     }
 
-    /// A server that shows this certificate and, if `client` is "yes", wants to see one.
+    /// A server that shows this certificate and, if `client` is "yes", demands one from clients.
     pub fn server(&self, [certificate, key]: &[String; 2], client: &str) -> Server {
         let file = |name: &str, text: &str| {
             let path = self.folder.join(name);

@@ -6,10 +6,10 @@ use quorlock::{Builder, Guard, OptionalGuard as _, Quorlock, Renewal};
 
 use super::{Servers, holds_within, wait_until};
 
-/// Never to be waited for.
+/// A limit that is never reached.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Settings of a client of fresh servers: they have forgotten nothing, and need not be waited for.
+/// Settings of a client of fresh servers: they have forgotten nothing, so their quarantine is switched off.
 pub fn fresh(nodes: impl IntoIterator<Item: AsRef<str>>) -> Builder {
     Quorlock::builder().restart_quarantine(false).nodes(nodes)
 }
@@ -22,13 +22,13 @@ pub fn connected(builder: Builder) -> Quorlock {
     locks
 }
 
-/// A client whose locks live, and whose answers may take, as long as a busy machine needs.
+/// A client with a TTL and time limits that are enough for a busy machine.
 #[track_caller]
 pub fn patient(servers: &Servers, ttl: Duration) -> Quorlock {
     patient_on(servers.urls(), ttl)
 }
 
-/// [`patient`], on the servers with those addresses.
+/// [`patient`], on the servers with the given addresses.
 #[track_caller]
 pub fn patient_on(nodes: impl IntoIterator<Item: AsRef<str>>, ttl: Duration) -> Quorlock {
     let builder = fresh(nodes).ttl(ttl).max_ttl(ttl);
@@ -42,7 +42,7 @@ pub fn wait_connected(locks: &Quorlock) {
     });
 }
 
-/// A client of a set that somebody has declared fit for use, so that no test waits for that.
+/// A client of a set that is declared fit for use, so that no test waits for a quarantine.
 #[track_caller]
 pub fn admitted(builder: Builder) -> Quorlock {
     let locks = builder.build().expect("the settings are valid");
@@ -55,13 +55,13 @@ pub fn admitted(builder: Builder) -> Quorlock {
     locks
 }
 
-/// Each of the locks is renewed so often from now on.
+/// Waits until each of the locks is renewed that many times from now on.
 #[track_caller]
 pub fn wait_renewed<'a>(guards: impl IntoIterator<Item = &'a Guard>, times: usize) {
     let mut seen: Vec<_> = guards.into_iter().map(|guard| (guard, guard.remaining(), 0)).collect();
     wait_until("each lock has been renewed", LIMIT, || {
         for (guard, left, renewed) in &mut seen {
-            // What is left of a lease grows by a renewal alone.
+            // The remaining time of a lease grows only by a renewal.
             let now = guard.remaining();
             *renewed += usize::from(now > *left);
             *left = now;
@@ -70,12 +70,12 @@ pub fn wait_renewed<'a>(guards: impl IntoIterator<Item = &'a Guard>, times: usiz
     });
 }
 
-/// How many requests the client has made, of all nodes.
+/// The number of requests that the client has made, to all nodes.
 pub fn requests(locks: &Quorlock) -> u64 {
     locks.node_stats().iter().map(|node| node.scripts).sum()
 }
 
-/// That lock on the first two of three masters, just as many as it takes, and nobody renews it.
+/// A lock on the first two of three masters, a bare majority. It is not renewed.
 #[track_caller]
 pub fn bare_majority(name: &str, locks: &Quorlock, servers: &mut Servers) -> Guard {
     let mutex = locks.mutex(name).renewal(Renewal::Manual);

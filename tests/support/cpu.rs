@@ -1,4 +1,4 @@
-//! The processor time this process has used, to tell waiting from spinning.
+//! The processor time of this process, to distinguish waiting from spinning.
 
 #![allow(
     dead_code,
@@ -8,7 +8,7 @@
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Processor seconds, user and system, that all threads of this process have used so far.
+/// The processor time in seconds, user and system, of all threads of this process so far.
 pub fn cpu_seconds() -> f64 {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
@@ -16,12 +16,12 @@ pub fn cpu_seconds() -> f64 {
 
 /// [`cpu_seconds`] of another process, by its id.
 ///
-/// The kernel counts in ticks there, usually a hundredth of a second each: measure over a second or
-/// more. Linux only, for it reads `/proc`.
+/// The kernel counts in ticks, usually a hundredth of a second each, so measure over a second or
+/// more. Linux only, since it reads `/proc`.
 pub fn cpu_seconds_of(pid: u32) -> f64 {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("Linux has /proc");
-    // The program's name, the second field, may itself hold spaces and parentheses; what follows
-    // its last parenthesis is plain, and begins with the third field.
+    // The second field, the program's name, may contain spaces and parentheses. After its last
+    // parenthesis come plain fields, beginning with the third one.
     let (_, fields) = stat.rsplit_once(')').expect("the name stands in parentheses");
     let ticks: u64 = fields
         .split_whitespace()
@@ -32,5 +32,5 @@ pub fn cpu_seconds_of(pid: u32) -> f64 {
     ticks as f64 / rustix::param::clock_ticks_per_second() as f64
 }
 
-/// The place of `utime` in `proc_pid_stat(5)`, counted from one; `stime` comes right after it.
+/// The position of `utime` in `proc_pid_stat(5)`, counted from one. `stime` follows it.
 const UTIME: usize = 14;

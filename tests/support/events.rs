@@ -1,4 +1,4 @@
-//! The events of the library, each as one line of text. A program that listens hears all its tests.
+//! The events of the library, each as one line of text. A listener gets the events of all tests in its program.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ use tracing::{Event, Metadata, Subscriber};
 
 static EVENTS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// Gives every event to that function.
+/// Passes every event to that function.
 pub struct Listener<F>(pub F);
 
 struct Line(String);
@@ -46,17 +46,17 @@ impl<F: Fn(String) + Send + Sync + 'static> Subscriber for Listener<F> {
 
 /// Remembers every event from now on.
 pub fn remember() {
-    // The tests of a program share one, whoever is first.
+    // The tests of a program share one listener. The first call sets it.
     let _ = tracing::subscriber::set_global_default(Listener(|line| EVENTS.lock().push(line)));
 }
 
-/// How many events have all those words in them.
+/// The number of events that contain all those words.
 pub fn told(words: &[&str]) -> usize {
     let events = EVENTS.lock();
     events.iter().filter(|event| words.iter().all(|word| event.contains(word))).count()
 }
 
-/// All that was told.
+/// All events so far.
 pub fn all() -> Vec<String> {
     EVENTS.lock().clone()
 }

@@ -1,4 +1,4 @@
-//! Servers that are not what they should be.
+//! Fake servers that misbehave.
 
 #![allow(dead_code, unreachable_pub, reason = "shared by test programs that use parts of it")]
 
@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-/// Listens on a free port and answers every command with what `reply` makes of its first word, in
-/// upper case. Only in the admission it agrees with whatever is to be its mark. Lives as long as the
-/// test program; its threads sleep unless somebody connects.
+/// Listens on a free port, and answers every command with the result of `reply` for its first word in
+/// upper case. Only to probes it answers properly, and accepts any mark. It lives as long as the
+/// test program; its threads sleep while no client connects.
 pub fn server(reply: impl Fn(&str) -> Vec<u8> + Clone + Send + 'static) -> String {
     serve(move |words, writer| {
         let answer = match words[0].to_uppercase().as_str() {
@@ -22,36 +22,36 @@ pub fn server(reply: impl Fn(&str) -> Vec<u8> + Clone + Send + 'static) -> Strin
     })
 }
 
-/// Whether it calls `lua/node/admit.lua`.
+/// Returns true if the command calls `lua/node/admit.lua`.
 pub fn is_probe(words: &[String]) -> bool {
     is_about_the_mark(words) && words.len() == 8
 }
 
-/// Whether it calls `lua/node/check.lua`.
+/// Returns true if the command calls `lua/node/check.lua`.
 pub fn is_check(words: &[String]) -> bool {
     is_about_the_mark(words) && words.len() == 6
 }
 
-/// Whether it is the admission's.
+/// Returns true if the command belongs to the admission.
 pub fn is_about_the_mark(words: &[String]) -> bool {
     let command = words[0].to_uppercase();
-    // A batch names it as well, and more keys.
+    // A batch names the mark as well, but has more keys.
     command.starts_with("EVAL") && words[2] == "1" && words[3].ends_with("{quorlock}:mark")
 }
 
-/// What a check answers where something differs, so that a probe follows.
+/// The answer to a check that finds a difference, so that a probe follows.
 const DIFFERS: &[u8] = b"*0\r\n";
 
-/// What became of answers without end.
+/// Counts of endless answers.
 #[derive(Default)]
 pub struct Flood {
-    /// The connections over which one is sent now, and those over which one was sent before.
+    /// The number of connections with an endless answer now, and of those that had one before.
     pub now: AtomicUsize,
     pub before: AtomicUsize,
 }
 
-/// A server as [`redis`] makes one. Only what `floods` picks is answered by `begin`, and by `more` again
-/// and again as long as somebody reads.
+/// A server like that of [`redis`], except for the commands that `floods` picks. To these it sends `begin`, and then `more`
+/// again and again until the client stops reading.
 pub fn flooding(
     floods: impl Fn(&[String]) -> bool + Clone + Send + 'static,
     begin: &'static str,
@@ -97,7 +97,7 @@ pub fn serve(
     format!("redis://127.0.0.1:{port}")
 }
 
-/// Takes part in the handshake as a server of that version does; `reply` answers all else.
+/// A server that takes part in the handshake like one of that version. `reply` answers all other commands.
 pub fn redis(version: &str, reply: impl Fn(&str) -> Vec<u8> + Clone + Send + 'static) -> String {
     let version = version.to_owned();
     serve(move |words, writer| {
@@ -109,7 +109,7 @@ pub fn redis(version: &str, reply: impl Fn(&str) -> Vec<u8> + Clone + Send + 'st
     })
 }
 
-/// The same with a current version, where `reply` is given all words of the command.
+/// A server like that of [`redis`] with a current version. `reply` gets all words of the command.
 pub fn redis_of_words(reply: impl Fn(&[String]) -> Vec<u8> + Clone + Send + 'static) -> String {
     serve(move |words, writer| {
         let answer = match words[0].to_uppercase().as_str() {
@@ -120,7 +120,7 @@ pub fn redis_of_words(reply: impl Fn(&[String]) -> Vec<u8> + Clone + Send + 'sta
     })
 }
 
-/// A server that says that of itself, and takes part in the handshake; all else it does not know.
+/// A server that answers INFO with that text, and takes part in the handshake. It knows no other command.
 pub fn of_info(info: &'static str) -> String {
     serve(move |words, writer| {
         let answer = match words[0].to_uppercase().as_str() {
@@ -132,7 +132,7 @@ pub fn of_info(info: &'static str) -> String {
     })
 }
 
-/// What a server of that version says while somebody connects; and to checks, that something differs.
+/// The answers of a server of that version to a connecting client. To a check, it answers that something differs.
 pub fn handshake(version: &str, words: &[String]) -> Option<Vec<u8>> {
     static CONNECTIONS: AtomicUsize = AtomicUsize::new(1);
     Some(match words[0].to_uppercase().as_str() {
@@ -150,7 +150,7 @@ pub fn handshake(version: &str, words: &[String]) -> Option<Vec<u8>> {
     })
 }
 
-/// What `lua/node/admit.lua` answers where nothing is in the way of the new mark.
+/// The answer of `lua/node/admit.lua` if it accepts the new mark.
 pub fn admit(mark: &str) -> Vec<u8> {
     let bulk = |text: &str| format!("${}\r\n{text}\r\n", text.len());
     let id = |digit: &str| bulk(&digit.repeat(40));
@@ -166,7 +166,7 @@ fn info(version: &str) -> Vec<u8> {
     format!("${}\r\n{text}\r\n", text.len()).into_bytes()
 }
 
-/// Until the other side leaves, or says something that is no Redis command.
+/// Serves a connection until the client leaves, or sends something that is no Redis command.
 fn talk(stream: TcpStream, reply: Reply<'_>) -> Option<()> {
     stream.set_nodelay(true).ok()?;
     let mut writer = stream.try_clone().ok()?;

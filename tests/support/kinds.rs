@@ -1,4 +1,4 @@
-//! The kinds of locks, for tests that go by the list of kinds: what each of them can do, without its type.
+//! The kinds of locks, for tests that use the list of kinds: the calls of each kind, without its type.
 
 use std::marker::PhantomData;
 use std::time::{Duration, Instant};
@@ -15,14 +15,14 @@ pub(crate) trait AnyKind: Send + Sync {
 
     fn hold_class(&self) -> HoldClass;
 
-    /// Whether the thread that holds it may take it again.
+    /// Returns true if the thread that holds the lock may take it again.
     fn is_reentrant(&self) -> bool;
 
     fn most_names(&self) -> usize;
 
     fn has_tokens(&self) -> bool;
 
-    /// What a server's access list has to allow for it.
+    /// The commands that a server's access list must allow for the kind.
     fn commands(&self) -> &'static [&'static str];
 
     /// The lock with these names.

@@ -1,11 +1,11 @@
-//! The scripts of `lua/` as servers are sent them.
+//! The scripts of `lua/` as they are sent to servers.
 
 use std::fs;
 use std::path::Path;
 
-/// The text of a script, with what its lines `-- include NAME` stand for.
+/// The text of a script, with each line `-- include NAME` replaced by that file.
 pub fn with_includes(script: &str) -> String {
-    // Of this crate, or of one inside its folder.
+    // `lua/` is in the folder of this crate, or of one that contains it.
     let folders = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
     let mut shared = folders.map(|folder| folder.join("lua/shared"));
     let shared = shared.find(|shared| shared.is_dir()).expect("the scripts are in the checkout");
@@ -19,8 +19,8 @@ pub fn with_includes(script: &str) -> String {
     lines.collect()
 }
 
-/// The names that a script gives to what is in that table. They are those of `local A, B = KEYS[1], KEYS[2] -- and C..`, or of
-/// `-- KEYS: A, B, C..`; none, if the script has neither.
+/// The names that a script gives to the elements of that table. They are in a line `local A, B = KEYS[1], KEYS[2] -- and C..`,
+/// or `-- KEYS: A, B, C..`. Returns none if the script has neither.
 #[allow(dead_code, reason = "some test programs use one part of this file alone")]
 pub fn named(source: &str, table: &str) -> Vec<String> {
     let source = source.replace("\n  = ", " = ");

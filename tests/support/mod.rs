@@ -1,6 +1,6 @@
-//! What the integration tests share: real Redis servers, and the processor time a test has used.
+//! Helpers that the integration tests share: real Redis servers, and the processor time of a test.
 //!
-//! Each file stands alone, so that an example or a benchmark can include just the one it needs:
+//! Each file stands alone, so that an example or a benchmark can include just the file that it needs:
 //! `#[path = "../tests/support/server.rs"] mod server;`
 
 #![allow(

@@ -1,4 +1,4 @@
-//! A TCP proxy in front of a server: what stands behind it can change, and clients need not notice.
+//! A TCP proxy in front of a server. The server can change without a sign to clients.
 
 use std::collections::BTreeSet;
 use std::io::{self, Read, Write};
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-/// How long one direction is listened to before it is the other one's turn.
+/// Time for which one direction is read before it is the other direction's turn.
 const TURN: Duration = Duration::from_millis(1);
 
 /// Keeps its clients' connections open while the server behind it goes away and comes back.
@@ -21,38 +21,38 @@ pub struct Proxy {
 
 struct Shared {
     server: AtomicU16,
-    /// Every other connection leads to the server on that port; 0: none does.
+    /// The port of the server that every other connection leads to. 0 stands for none.
     other: AtomicU16,
     accepted: AtomicUsize,
-    /// The numbers of the connections that are open.
+    /// The numbers of the open connections.
     open: Mutex<BTreeSet<usize>>,
-    /// How often all connections have been cut.
+    /// The number of times that all connections were cut.
     cuts: AtomicUsize,
     ended: AtomicBool,
-    /// Whether messages to those who listen are lost on their way, and how many were.
+    /// True if messages to subscribers are lost on their way, and the number of lost ones.
     swallows: AtomicBool,
     swallowed: AtomicUsize,
-    /// By how many milliseconds answers are late.
+    /// The delay of answers in milliseconds.
     delay_ms: AtomicUsize,
-    /// Answers are held up.
+    /// True if answers are held up.
     holds_answers: AtomicBool,
-    /// What clients write over so many of the first connections is held up.
+    /// The number of first connections whose requests are held up.
     held: AtomicUsize,
-    /// How many of these their clients have closed, while they have not been let go.
+    /// The number of held connections that their clients have closed.
     given_up: AtomicUsize,
 }
 
-/// How a message of a server to those who listen begins. Nothing else that it says to us does.
+/// The beginning of a server's message to subscribers. No other answer to our clients begins so.
 const MESSAGE: &[u8] = b"*3\r\n$7\r\nmessage\r\n";
 
-/// Which side has ended a connection.
+/// The side that has ended a connection.
 enum Gone {
     Client,
     Server,
 }
 
 impl Proxy {
-    /// Stands in front of the server on that port.
+    /// Starts a proxy in front of the server on that port.
     pub fn start(server: u16) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port is free");
         let port = listener.local_addr().expect("it listens").port();
@@ -73,7 +73,7 @@ impl Proxy {
         let serving = shared.clone();
         thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
-                // It keeps its port: a client that goes on for a while would meet the next one that listens there.
+                // The proxy keeps its port: a client that goes on for a while would meet the port's next owner.
                 if serving.ended.load(Ordering::SeqCst) {
                     continue;
                 }
@@ -93,49 +93,49 @@ impl Proxy {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    /// How many connections there have been.
+    /// The number of connections so far.
     pub fn accepted(&self) -> usize {
         self.shared.accepted.load(Ordering::SeqCst)
     }
 
-    /// The numbers of the connections that are open, in the order in which they were made.
+    /// The numbers of the open connections, in the order in which they were made.
     pub fn open(&self) -> BTreeSet<usize> {
         self.shared.open.lock().clone()
     }
 
-    /// Loses each message to those who listen from now on.
+    /// Loses each message to subscribers from now on.
     pub fn swallow_messages(&self) {
         self.shared.swallows.store(true, Ordering::SeqCst);
     }
 
-    /// Takes that much longer for each answer from now on.
+    /// Delays each answer by that time from now on.
     pub fn delay(&self, by: Duration) {
         self.shared.delay_ms.store(by.as_millis() as usize, Ordering::SeqCst);
     }
 
-    /// How many messages were lost.
+    /// The number of lost messages.
     pub fn swallowed(&self) -> usize {
         self.shared.swallowed.load(Ordering::SeqCst)
     }
 
-    /// Holds up what clients write over the present connections. New ones work.
+    /// Holds up requests over the present connections. New connections work.
     pub fn hold(&self) {
         self.shared.held.store(self.accepted(), Ordering::SeqCst);
     }
 
-    /// Holds answers up, or lets them go. What clients write arrives.
+    /// Holds up answers, or lets them go. Requests still arrive.
     pub fn hold_answers(&self, holds: bool) {
         self.shared.holds_answers.store(holds, Ordering::SeqCst);
     }
 
-    /// How many connections that are held up their clients have given up.
+    /// The number of held connections that their clients have given up.
     pub fn given_up(&self) -> usize {
         self.shared.given_up.load(Ordering::SeqCst)
     }
 
-    /// Delivers what was held up, as a network does whose packets were lost for a while. It has run when
-    /// this returns, whether or not the client has closed the connection meanwhile; or the server has
-    /// refused it.
+    /// Delivers the held requests, like a network that has lost packets for a while. When this returns,
+    /// the server has run or refused them, even if the client has closed the connection
+    /// meanwhile.
     pub fn let_go(&self) {
         self.shared.held.store(0, Ordering::SeqCst);
         while self.given_up() > 0 {
@@ -143,14 +143,14 @@ impl Proxy {
         }
     }
 
-    /// Has another server stand behind it, and cuts all connections, as a failover does.
+    /// Switches to another server, and cuts all connections, as a failover does.
     pub fn fail_over_to(&self, server: u16) {
         self.shared.server.store(server, Ordering::SeqCst);
         self.shared.cuts.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Leads every other new connection to the server on that port from now on, as a load balancer does. `None`: no more, and
-    /// all connections are cut.
+    /// Leads every other new connection to the server on that port from now on, as a load balancer does. `None` ends that,
+    /// and cuts all connections.
     pub fn spread(&self, other: Option<u16>) {
         self.shared.other.store(other.unwrap_or(0), Ordering::SeqCst);
         if other.is_none() {
@@ -200,7 +200,7 @@ impl Shared {
         let mut held = Vec::new();
         while goes_on() {
             let open = keep(client, &mut held);
-            // Asked behind the read, which may have begun before.
+            // Checked after the read, which may have begun before the hold.
             if self.holds(number) {
                 if open.is_err() {
                     self.deliver_late(server, &held, number, goes_on);
@@ -209,7 +209,7 @@ impl Shared {
             } else if open.is_err() {
                 return Gone::Client;
             } else {
-                // What cannot be written is lost, as it is on the way to a server that has just gone.
+                // Failed writes lose their bytes, as on the way to a server that has just gone.
                 let _ = server.write_all(&std::mem::take(&mut held));
             }
             let answers = !self.holds_answers.load(Ordering::SeqCst);
@@ -224,8 +224,8 @@ impl Shared {
         number < self.held.load(Ordering::SeqCst)
     }
 
-    /// The client has gone: what it has written is delivered when it is let go, and has run when the server
-    /// closes the connection in turn.
+    /// Delivers the requests of a client that has gone once they are let go. They have run when the server
+    /// closes the connection as well.
     fn deliver_late(
         &self,
         mut server: &TcpStream,
@@ -254,8 +254,8 @@ impl Shared {
     }
 }
 
-/// Passes on what has come, if it is `wanted`; an error once `from` has been closed. What cannot be written
-/// is lost, as it is on the way to a server that has just gone.
+/// Passes on the bytes that have come, if they are `wanted`. Fails once `from` has been closed. Bytes that cannot be
+/// written are lost, as on the way to a server that has just gone.
 fn pass(from: &TcpStream, mut to: &TcpStream, wanted: impl Fn(&[u8]) -> bool) -> io::Result<()> {
     let mut bytes = Vec::new();
     keep(from, &mut bytes)?;
@@ -265,7 +265,7 @@ fn pass(from: &TcpStream, mut to: &TcpStream, wanted: impl Fn(&[u8]) -> bool) ->
     Ok(())
 }
 
-/// Appends what has come to `kept`; an error once `from` has been closed.
+/// Appends the bytes that have come to `kept`. Fails once `from` has been closed.
 fn keep(mut from: &TcpStream, kept: &mut Vec<u8>) -> io::Result<()> {
     let mut bytes = [0; 65_536];
     match from.read(&mut bytes) {

@@ -1,8 +1,8 @@
-//! Ends the processes that this one has started, and removes its files, once this process is gone: also if it was
-//! killed, or interrupted by a signal that runs no destructor.
+//! Ends the child processes of this process, and removes its files, once this process is gone. That includes a process
+//! that was killed, or interrupted by a signal that runs no destructor.
 //!
-//! They are registered with a helper process, which reads of them from a pipe. The pipe closes with this process,
-//! however it ends. Then the helper ends and removes all that is still registered, and ends itself. It belongs to a
+//! Children and files are registered with a helper process, which reads from a pipe. The pipe closes with this process,
+//! in any case. Then the helper ends and removes all that is still registered, and ends itself. It has a
 //! process group of its own, so that Ctrl-C and the end of a terminal do not reach it.
 
 #![allow(
@@ -26,9 +26,9 @@ use rustix::process::{Pid, Signal, kill_process_group};
 #[derive(Debug)]
 pub struct Process {
     child: Child,
-    /// It leads a process group, which is killed with it.
+    /// The process leads a process group, which is killed with it.
     leads: bool,
-    /// Until it has been waited for.
+    /// The registration, until the process's end has been waited for.
     registration: Option<Registration>,
 }
 
@@ -39,16 +39,16 @@ impl Process {
         Ok(Self { child, leads: false, registration })
     }
 
-    /// Starts it as the leader of a process group. What it starts is in that group, unless it leaves it.
+    /// Starts the process as the leader of a process group. Its children are in that group, unless they leave it.
     pub fn spawn_group(command: &mut Command) -> io::Result<Self> {
         let child = command.process_group(0).spawn()?;
         let registration = Some(Registration::new(format!("g{}", child.id())));
         Ok(Self { child, leads: true, registration })
     }
 
-    /// Ends it at once, also if it is stopped, and waits for its end.
+    /// Ends the process at once, even if it is stopped, and waits for its end.
     pub fn kill(&mut self) -> io::Result<()> {
-        // Once it has been waited for, another group may have its id.
+        // After the wait, another group may have the same id.
         if self.leads && self.registration.is_some() {
             kill_process_group(Pid::from_child(&self.child), Signal::KILL)?;
         }
@@ -87,12 +87,12 @@ impl DerefMut for Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It may have ended already, and what goes wrong here must not become a second panic, which would abort.
+        // The process may have ended already. A second panic would abort, so errors are ignored.
         let _ = self.kill();
     }
 }
 
-/// Returns false for a process that has ended, also if nobody has waited for it.
+/// Returns false for a process that has ended, even if its end has not been waited for.
 pub fn runs(process: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
@@ -106,7 +106,7 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// Its name begins with `start`.
+    /// Creates a folder whose name begins with `start`.
     pub fn create(start: &str) -> io::Result<Self> {
         let random = RandomState::new().build_hasher().finish();
         let path = env::temp_dir().join(format!("{start}-{random:016x}"));
@@ -126,7 +126,7 @@ impl Deref for Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // Nothing to be done about a failure here, least of all a panic.
+        // A failure cannot be mended, and a panic would be worse.
         let _ = fs::remove_dir_all(&self.path);
     }
 }
@@ -136,7 +136,7 @@ impl Drop for Folder {
 pub struct Registration(String);
 
 impl Registration {
-    /// Has a file, or a folder with all that is in it, removed when this process ends.
+    /// Registers a file, or a folder with its content, to be removed when this process ends.
     pub fn path(path: &Path) -> Self {
         let path = path.to_str().filter(|path| !path.contains('\n'));
         Self::new(format!("f{}", path.expect("the path of temporary files is one line of text")))
@@ -154,8 +154,8 @@ impl Drop for Registration {
     }
 }
 
-/// Processes are ended before files are removed, since they might write more of them. `-s` is the one form in which each
-/// shell takes a group: `kill -9 -- -7` is an error in some.
+/// Processes are ended before files are removed, since they might write more files. `-s` is the only form in which every
+/// shell accepts a group: `kill -9 -- -7` is an error in some.
 const HELPER: &str = r#"
 trap '' HUP INT QUIT TERM
 while IFS= read -r line; do
@@ -186,13 +186,13 @@ fn tell(sign: char, what: &str) {
     let reaper = REAPER.get_or_init(|| {
         let mut helper = Command::new("sh");
         helper.args(["-c", HELPER]).process_group(0);
-        // It keeps nobody waiting who reads what this process prints.
+        // The helper must not keep the output of this process open, or its readers would wait for the helper.
         helper.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         Mutex::new(helper.spawn().expect("there is a shell"))
     });
     let line = format!("{sign}{what}\n");
     if let Some(pipe) = &mut reaper.lock().unwrap_or_else(PoisonError::into_inner).stdin {
-        // Nothing to be done if somebody has killed the helper, least of all a panic in a destructor.
+        // The helper may have been killed. A panic in a destructor would be worse.
         let _ = pipe.write_all(line.as_bytes());
     }
 }

@@ -1,10 +1,10 @@
 //! Real `redis-server` processes, one temporary directory and one port each, gone when dropped.
 //!
-//! A lock over Redis is only worth what it does when servers die, hang, or come back without
-//! their data; so these can be killed, paused and restarted, and what they hold is read over
-//! connections that owe nothing to the library under test.
+//! The value of a lock over Redis shows when servers die, hang, or come back without
+//! their data. So these servers can be killed, paused and restarted. Their data is read over
+//! connections that are independent of the library under test.
 //!
-//! A server ends with its owner, also if that is killed, or leaves through `std::process::exit` (`reaper.rs`).
+//! A server ends with its owner, even if the owner is killed or leaves through `std::process::exit` (`reaper.rs`).
 
 #![allow(
     dead_code,
@@ -36,7 +36,7 @@ use reaper::{Folder, Process, Registration};
 
 /// One Redis server on 127.0.0.1, in a process of its own.
 ///
-/// It keeps its port for life, also while it is down.
+/// It keeps its port for life, even while it is down.
 #[derive(Debug)]
 pub struct Server {
     port: Port,
@@ -45,22 +45,22 @@ pub struct Server {
     /// `None` while the server is down.
     process: Option<Process>,
     paused: bool,
-    /// Its wall clock can be set.
+    /// The fake clock of a server whose wall clock can be set.
     clock: Option<FakeClock>,
     /// The files that libfaketime has made for the process.
     clock_files: Vec<(PathBuf, Registration)>,
 }
 
 impl Server {
-    /// Starts an empty server that writes nothing to disk; returns once it answers.
+    /// Starts an empty server that writes nothing to disk. Returns once it answers.
     pub fn start() -> Self {
         Self::start_with(&[])
     }
 
     /// Like [`start`](Self::start), with further options, such as `&["--requirepass", "x"]`.
     ///
-    /// A server with `--tls-cert-file` listens for nothing but TLS on its port, and needs
-    /// `--unixsocket` for the helper's own commands, which use that where it is given.
+    /// A server with `--tls-cert-file` listens for TLS only on its port, and needs
+    /// `--unixsocket` for the helper's own commands. They use that socket if it is given.
     ///
     /// The helper's own commands log in with the password given by `--requirepass`;
     /// [`url`](Self::url) never carries it.
@@ -81,8 +81,8 @@ impl Server {
         format!("{scheme}://{HOST}:{}", self.port())
     }
 
-    /// The path of the socket of a server with the option `--unixsocket`, whose value must be a
-    /// bare file name: the socket is among its data.
+    /// The path of the socket of a server with the option `--unixsocket`. Its value must be a
+    /// bare file name: the socket is in the data directory.
     #[track_caller]
     pub fn socket(&self) -> PathBuf {
         let name = self.option("--unixsocket").expect("the server has the option --unixsocket");
@@ -95,16 +95,16 @@ impl Server {
         self.running().id()
     }
 
-    /// Whether the server is neither killed nor paused, and so able to answer.
+    /// Returns true if the server is neither killed nor paused, and so able to answer.
     pub fn is_up(&self) -> bool {
         self.process.is_some() && !self.paused
     }
 
-    /// Ends the server at once, as a power cut would, paused or not. Its port stays its own.
+    /// Ends the server at once, as a power cut would, paused or not. It keeps its port.
     pub fn kill(&mut self) {
         if let Some(mut process) = self.process.take() {
-            // Ends a stopped process as well. Waking it first would let it carry out what has
-            // queued up in its sockets meanwhile.
+            // This ends a stopped process as well. If it woke up first, it would run the
+            // requests in its sockets.
             process.kill().expect("a child of ours can be killed");
             self.remove_clock_files();
         }
@@ -125,14 +125,14 @@ impl Server {
         self.restart();
     }
 
-    /// Sets the wall clock of a server of [`Servers::start_with_clocks`] to so many seconds ahead of ours:
-    /// at once, for all that it does from now on.
+    /// Sets the wall clock of a server of [`Servers::start_with_clocks`] to this many seconds ahead of ours,
+    /// with immediate effect.
     #[track_caller]
     pub fn set_clock(&self, ahead_s: i64) {
         self.set_clock_ms(ahead_s * 1_000);
     }
 
-    /// The same in milliseconds.
+    /// Sets the wall clock like [`set_clock`](Self::set_clock), in milliseconds.
     #[track_caller]
     pub fn set_clock_ms(&self, ahead_ms: i64) {
         assert!(self.clock.is_some(), "its clock cannot be set");
@@ -140,7 +140,7 @@ impl Server {
         self.home.set_clock(&format!("{sign}{}.{:03}s", ms / 1_000, ms % 1_000));
     }
 
-    /// Stops the process where it is: connections open and stay open, and nothing answers.
+    /// Stops the process: its connections stay open, and it answers nothing.
     #[track_caller]
     pub fn pause(&mut self) {
         if self.paused {
@@ -148,7 +148,7 @@ impl Server {
         }
         let pid = Pid::from_child(self.running());
         kill_process(pid, Signal::STOP).expect("a running server can be stopped");
-        // The signal takes effect a little later, and a server about to be stopped still answers.
+        // The signal takes effect a little later, and until then the server still answers.
         wait_until("the paused server to stop", COMMAND_LIMIT, || {
             waitid(WaitId::Pid(pid), WaitIdOptions::STOPPED | WaitIdOptions::NOHANG)
                 .expect("the state of a child can be asked for")
@@ -157,7 +157,7 @@ impl Server {
         self.paused = true;
     }
 
-    /// Lets a paused server go on; it first works off what has queued up in its sockets.
+    /// Lets a paused server go on. It first processes the requests in its sockets.
     #[track_caller]
     pub fn resume(&mut self) {
         kill_process(Pid::from_child(self.running()), Signal::CONT)
@@ -165,7 +165,7 @@ impl Server {
         self.paused = false;
     }
 
-    /// Runs one command over a fresh connection. Panics if there is no answer, or an error.
+    /// Runs one command over a fresh connection. Panics if the answer is missing or an error.
     #[track_caller]
     pub fn command(&self, parts: &[&str]) -> Value {
         let parts: Vec<&[u8]> = parts.iter().map(|part| part.as_bytes()).collect();
@@ -185,10 +185,10 @@ impl Server {
         panic!("`{command}` failed on {}: {error}", self.url())
     }
 
-    /// [`command_bytes`](Self::command_bytes) for a command that may well fail.
+    /// [`command_bytes`](Self::command_bytes) for a command that is allowed to fail.
     pub fn try_command(&self, parts: &[&[u8]]) -> RedisResult<Value> {
-        // Without the usual greeting by name, so that a test which counts the server's commands
-        // finds its own.
+        // Without the usual greeting by name, so that a test that counts the server's commands
+        // counts only its own.
         let mut login = RedisConnectionInfo::default().set_skip_set_lib_name();
         if let Some(password) = self.password() {
             login = login.set_password(password);
@@ -208,7 +208,7 @@ impl Server {
         command.query(&mut connection)
     }
 
-    /// How often it was called to run a script.
+    /// The number of calls to run a script.
     #[track_caller]
     pub fn script_calls(&self) -> u64 {
         let info = self.command(&["INFO", "commandstats"]);
@@ -220,7 +220,7 @@ impl Server {
         calls.sum()
     }
 
-    /// All keys of database 0 but the fences, which outlive their locks; sorted, and bytes
+    /// All keys of database 0 in order, except the fences, which outlive their locks. Bytes
     /// that are not text are replaced.
     #[track_caller]
     pub fn keys(&self) -> Vec<String> {
@@ -231,7 +231,7 @@ impl Server {
         keys
     }
 
-    /// Waits until this database holds no key but those that stay; panics with what is left.
+    /// Waits until this database has only keys that stay. Panics with the other keys.
     #[track_caller]
     pub fn wait_no_keys_in(&self, database: u32) {
         let mut left = Vec::new();
@@ -245,7 +245,7 @@ impl Server {
         assert!(empty, "keys are left after {NO_KEYS_LIMIT:?} on {}: {hold:?}", self.url());
     }
 
-    /// A key with what it holds and how long it lives, for the message of a test that fails.
+    /// A key with its value and lifetime, for the message of a failed test.
     fn dump(&self, database: u32, key: &str) -> String {
         let script = "redis.call('SELECT', ARGV[1]) local it = redis.call('TYPE', KEYS[1]).ok local held = \
                       it == 'hash' and table.concat(redis.call('HGETALL', KEYS[1]), ' ') or it == 'string' and \
@@ -262,13 +262,13 @@ impl Server {
         value.map(|value| lossy(&value))
     }
 
-    /// How many milliseconds `key` has to live: -1 without a limit, -2 if there is no such key.
+    /// The remaining lifetime of `key` in milliseconds: -1 without a limit, -2 if there is no such key.
     #[track_caller]
     pub fn pttl(&self, key: &str) -> i64 {
         typed(self.command(&["PTTL", key]))
     }
 
-    /// Starts the process without waiting for it, for many can start at the same time.
+    /// Starts the process without waiting for it, so that many can start at the same time.
     fn launch(options: &[&str], clock: Option<FakeClock>) -> Self {
         let mut server = Self {
             port: Port::claim(),
@@ -283,11 +283,11 @@ impl Server {
         server
     }
 
-    /// Waits for the answer of a server just launched.
+    /// Waits for the answer of a server that was just launched.
     ///
-    /// Some stranger may have taken the port since it was found free, and then Redis exits. So an
-    /// early exit is tried again on another port; what has another reason shows every time, and
-    /// is reported in the end.
+    /// Another process may have taken the port since it was found free, and then Redis exits. So an
+    /// early exit is retried on another port. An exit for another reason happens every time, and
+    /// is reported at the end.
     fn finish_start(&mut self) {
         for _ in 1..START_TRIES {
             if self.answers_before_exit() {
@@ -323,11 +323,11 @@ impl Server {
             false => &["--port", &port],
         };
         let binary = binary();
-        // Redis logs to its standard output unless told otherwise, and what goes wrong before it
-        // has read its options goes to its standard error.
+        // By default Redis logs to its standard output. Errors before it has read its options go
+        // to its standard error.
         let mut command = Command::new(&binary);
         if let Some(clock) = &self.clock {
-            // It is the machine's, and goes on over restarts.
+            // The clock belongs to the machine, and goes on over restarts.
             if !self.home.clock().exists() {
                 self.home.set_clock("+0s");
             }
@@ -338,7 +338,7 @@ impl Server {
                 .env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
         }
         if self.options.iter().any(|option| option == "--sentinel") {
-            // It writes to its configuration file, and does not start without one.
+            // The server writes to its configuration file, and does not start without one.
             command.arg(self.home.create_configuration());
         }
         command
@@ -358,7 +358,7 @@ impl Server {
             )
         });
         if self.clock.is_some() {
-            // A process that is killed leaves them behind, and the next one with its id would not start.
+            // A killed process leaves these files behind, and the next process with its id would not start.
             let names = ["sem.faketime_sem_", "faketime_shm_"];
             let paths = names.map(|name| PathBuf::from(format!("/dev/shm/{name}{}", process.id())));
             self.clock_files = paths.map(|path| (path.clone(), Registration::path(&path))).into();
@@ -366,12 +366,12 @@ impl Server {
         self.process = Some(process);
     }
 
-    /// Whether the server comes to answer; if not, it has exited. Panics if it does neither.
+    /// Returns true once the server answers, and false if it has exited. Panics if it does neither.
     fn answers_before_exit(&mut self) -> bool {
         let mut answers = false;
         let settled = holds_within(START_LIMIT, || {
-            // In this order: an answer counts only if the server was there after it, or it may
-            // have come from whoever has the port instead.
+            // In this order: an answer counts only if the server still ran after it. Otherwise, it may
+            // have come from another process on the port.
             answers = self.answers();
             let exited = self.has_exited();
             answers &= !exited;
@@ -389,7 +389,7 @@ impl Server {
     fn answers(&self) -> bool {
         match self.try_command(&[b"PING"]) {
             Ok(_) => true,
-            // To refuse a command is an answer too, except while the data is being loaded.
+            // A refusal is an answer too, except while the data is being loaded.
             Err(error) => error.code().is_some_and(|code| code != "LOADING"),
         }
     }
@@ -410,7 +410,7 @@ impl Server {
 
     fn remove_clock_files(&mut self) {
         for (path, _registration) in self.clock_files.drain(..) {
-            // It need not be there.
+            // The file may be missing.
             let _ = fs::remove_file(path);
         }
     }
@@ -436,15 +436,15 @@ impl Drop for Server {
             let port = self.port();
             eprintln!("--- the log of the Redis server on port {port} ends with\n{log}");
         }
-        // Not `kill`: what goes wrong here must not become a second panic, which would abort.
+        // Not `kill`: an error in it must not become a second panic, which would abort.
         drop(self.process.take());
         self.remove_clock_files();
     }
 }
 
-/// Several servers that know nothing of one another: what a quorum is taken over.
+/// Several servers that know nothing of one another: the nodes of a quorum.
 ///
-/// Otherwise a `Vec` of them, so that a test can say `servers[0].kill()`.
+/// It derefs to their list, so that a test can say `servers[0].kill()`.
 #[derive(Debug)]
 pub struct Servers(Vec<Server>);
 
@@ -461,7 +461,7 @@ impl Servers {
         Self(servers)
     }
 
-    /// Like [`start`](Self::start), and their wall clocks can be set. `None`, with the reason printed, where
+    /// Like [`start`](Self::start), with wall clocks that can be set. Prints a reason and returns `None` if
     /// libfaketime is not installed.
     pub fn start_with_clocks(n: usize) -> Option<Self> {
         Self::start_with_clocks_and(n, &[])
@@ -482,14 +482,14 @@ impl Servers {
         Some(Self(servers))
     }
 
-    /// The servers' addresses, in their order.
+    /// The servers' addresses, in order.
     pub fn urls(&self) -> Vec<String> {
         self.iter().map(Server::url).collect()
     }
 
-    /// Waits until no server that is up holds a key but fences; panics with what is left where.
+    /// Waits until no server that is up has a key except fences. Panics with the remaining keys of each server.
     ///
-    /// A wait, because a lock may give up before its last release has reached every server.
+    /// It waits because a lock call may give up before its last release has reached every server.
     #[track_caller]
     pub fn wait_no_keys(&self) {
         let mut left = Vec::new();
@@ -522,27 +522,27 @@ impl DerefMut for Servers {
     }
 }
 
-/// Waits until `condition` holds, asking every few milliseconds; panics, naming `what` was waited
-/// for, if it does not within `limit`.
+/// Waits until `condition` holds, checking it every few milliseconds. Panics with `what` was waited
+/// for, if it does not hold within `limit`.
 #[track_caller]
 pub fn wait_until(what: &str, limit: Duration, condition: impl FnMut() -> bool) {
     assert!(holds_within(limit, condition), "waited {limit:?} in vain for {what}");
 }
 
-/// Whether a key stays when no lock is left: one that is kept beside a lock, as its largest number and its tombstones are,
-/// or the node's mark. The end of a read goes with the read.
+/// Returns true if a key stays when no lock is left: a key kept next to a lock, as its largest number and its tombstones are,
+/// or the node's mark. The key with the end of a read does not stay: it goes with the read.
 pub fn stays(key: &str) -> bool {
     let is_beside = key.starts_with('{') && key.contains("}:");
     let is_read = key.contains(":rwlock_timeout:");
     is_beside && !is_read || key.ends_with("}:forced") || key.ends_with("{quorlock}:mark")
 }
 
-/// Whether there is libfaketime, so that [`Servers::start_with_clocks`] can start servers.
+/// Returns true if libfaketime is installed, so that [`Servers::start_with_clocks`] can start servers.
 pub fn clocks_can_be_set() -> bool {
     FakeClock::find().is_some()
 }
 
-/// The program started as the server: what `QUORLOCK_REDIS_SERVER` says, or `redis-server`.
+/// The server program: the value of `QUORLOCK_REDIS_SERVER`, or `redis-server`.
 pub fn binary() -> String {
     std::env::var(BINARY).unwrap_or_else(|_| "redis-server".to_string())
 }
@@ -550,7 +550,7 @@ pub fn binary() -> String {
 /// The environment variable that names the program.
 pub const BINARY: &str = "QUORLOCK_REDIS_SERVER";
 const HOST: &str = "127.0.0.1";
-/// Generous, for tests start many servers at once on machines with few processors.
+/// Generous, since tests start many servers at once on machines with few processors.
 const START_LIMIT: Duration = Duration::from_secs(20);
 const START_TRIES: usize = 5;
 const COMMAND_LIMIT: Duration = Duration::from_secs(5);
@@ -558,22 +558,22 @@ const NO_KEYS_LIMIT: Duration = Duration::from_secs(5);
 const POLL: Duration = Duration::from_millis(2);
 const LOG_TAIL: usize = 20;
 
-/// A TCP port that is the owner's alone, also while nothing listens on it.
+/// A TCP port that belongs to its owner, even while nothing listens on it.
 #[derive(Debug)]
 struct Port {
     number: u16,
-    /// The UDP port of the same number. Redis has no use for it, and only one process can hold
-    /// it, so it says to all other tests, in this process and in others, that the number is
-    /// taken, whether or not the server is up; and the claim cannot outlive its process.
+    /// The UDP port of the same number. Redis does not use it, and only one process can hold
+    /// it. So it shows all other tests, in this process and in others, that the number is
+    /// taken, even while the server is down. The claim cannot outlive its process.
     _claim: UdpSocket,
 }
 
-/// The numbers that this process has had, and since when each is free again. What a client has left to do on a server
-/// that is gone it still tries for a while, and must not do on the server of another test.
+/// The ports that this process has used, and the times when they became free again. A client still tries for a while
+/// to do its remaining work on a server that is gone, and must not do it on the server of another test.
 static USED: Mutex<BTreeMap<u16, Option<Instant>>> = Mutex::new(BTreeMap::new());
 
 impl Port {
-    /// Below the range from which systems pick the source ports of outgoing connections: while a
+    /// Below the range from which systems choose the source ports of outgoing connections. While a
     /// server is down, such a connection could take its port, or even connect to itself.
     const RANGE: std::ops::Range<u16> = 20_000..30_000;
     const TRIES: usize = 100;
@@ -588,7 +588,7 @@ impl Port {
 
     fn try_claim(number: u16) -> Option<Self> {
         let claim = UdpSocket::bind((Ipv4Addr::LOCALHOST, number)).ok()?;
-        // For strangers, who know nothing of the claim.
+        // Other programs know nothing of the claim, and may use the port.
         TcpListener::bind((Ipv4Addr::LOCALHOST, number)).ok()?;
         let mut used = USED.lock().unwrap_or_else(PoisonError::into_inner);
         let has_rested = |free: &Option<Instant>| free.is_some_and(|at| at.elapsed() > Self::RESTS);
@@ -608,8 +608,8 @@ impl Drop for Port {
     }
 }
 
-/// What makes a process see another wall clock: libfaketime, and the C library in front of Redis' own
-/// allocator, which does not get along with it.
+/// The libraries that give a process another wall clock: libfaketime, and the C library in place of Redis' own
+/// allocator, which is incompatible with it.
 #[derive(Clone, Debug)]
 struct FakeClock {
     preload: String,
@@ -627,7 +627,7 @@ impl FakeClock {
     }
 }
 
-/// A server's temporary directory, removed on drop: its log, and apart from that its data.
+/// A server's temporary directory with its log and its data. It is removed on drop.
 #[derive(Debug)]
 struct Home(Folder);
 
@@ -662,7 +662,7 @@ impl Home {
         self.0.join("clock")
     }
 
-    /// In one step, since the server reads it whenever it looks at its clock.
+    /// Sets the clock in one step, since the server may read the file at any time.
     fn set_clock(&self, offset: &str) {
         let new = self.0.join("clock.new");
         fs::write(&new, offset).expect("a server's directory can be written to");
@@ -673,7 +673,7 @@ impl Home {
         self.0.join("log")
     }
 
-    /// For appending, so that the log tells of all the server's lives.
+    /// Opens the log for appending, so that it covers all lives of the server.
     fn open_log(&self) -> File {
         File::options()
             .create(true)
@@ -690,10 +690,10 @@ impl Home {
     }
 }
 
-/// Whether `condition` comes to hold within `limit`: the one place that sleeps.
+/// Returns true once `condition` holds, and false if it does not within `limit`. No other function sleeps.
 ///
-/// It is asked at least once, and once more after the time is over, lest a test that got no
-/// processor in between fails for that alone.
+/// The condition is checked at least once, and once more after the time is over. Otherwise, a test
+/// that got no processor in between would fail.
 pub fn holds_within(limit: Duration, mut condition: impl FnMut() -> bool) -> bool {
     let start = Instant::now();
     loop {

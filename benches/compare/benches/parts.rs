@@ -1,7 +1,7 @@
-//! What the parts take that need no network: `cargo bench -p compare`.
+//! Times of the parts that need no network: `cargo bench -p compare`.
 //!
 //! The machines of the protocol are not public. But they are pure, and import nothing of the crate but
-//! themselves, so their very sources are built into this program. What else is measured is public.
+//! themselves, so their own sources are built into this program. The other measured parts are public.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -89,7 +89,7 @@ fn clocks(criterion: &mut Criterion) {
     });
 }
 
-/// A lease that is valid all the time, and has one holder.
+/// A lease that is always valid, and has one holder.
 struct Valid;
 
 impl LocalLease for Valid {
@@ -109,7 +109,7 @@ impl LocalLease for Valid {
     }
 }
 
-/// The lease of one holder goes to the first of eight in the queue, who comes again.
+/// The lease of one holder goes to the first of eight in the queue, and that holder queues again.
 fn hand_over(criterion: &mut Criterion) {
     let key = "orders/42";
     let enter = |queues: &mut LocalQueues<_, (), Valid>| {
@@ -145,7 +145,7 @@ fn hand_over(criterion: &mut Criterion) {
     });
 }
 
-/// Of a lock that is held on real servers, which are not asked.
+/// Calls on the guard of a lock that is held on real servers, which are not asked.
 fn guards(criterion: &mut Criterion) {
     let servers = Servers::start(NODES);
     let locks = Quorlock::builder().restart_quarantine(false).nodes(servers.urls());

@@ -1,4 +1,4 @@
-//! Many who want one free name at the same instant.
+//! Many contenders for one free name at the same instant.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Barrier, Mutex};
@@ -16,13 +16,14 @@ use super::{Pictures, Settings};
 const NODES: [usize; 2] = [5, 1];
 const CONTENDERS: usize = 32;
 const HOLD: Duration = Duration::from_millis(1);
-/// How long there are new rounds within a turn.
+/// Time for which new rounds begin within a turn.
 const TURN: Duration = Duration::from_millis(500);
-/// The goals, in milliseconds: of the first one, in the median and at p99; of the last one's end.
+/// The goals, in milliseconds: for the first grant, in the median and at p99; for the end of the last
+/// holder.
 const FIRST: [f64; 2] = [4.0, 10.0];
 const LAST: f64 = CONTENDERS as f64 * 2.0;
 
-/// When the first one had it, and when the last one was through with it, in milliseconds.
+/// Time of the first grant, and the time at which the last holder was finished, in milliseconds.
 #[derive(Clone, Copy)]
 struct Round {
     first_ms: f64,
@@ -87,7 +88,8 @@ fn measure(settings: &Settings, nodes: usize) {
     }
 }
 
-/// Rounds with threads that stay, for a thread takes long to start; each round has a name of its own.
+/// Runs rounds with threads that stay, since the start of a thread takes long. Each round has a name
+/// of its own.
 fn turn(clients: &[&dyn Contestant], first_round: usize) -> Vec<Round> {
     let start = Barrier::new(clients.len() + 1);
     let end = Barrier::new(clients.len() + 1);

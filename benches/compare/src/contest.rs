@@ -1,4 +1,4 @@
-//! Several who want one and the same name.
+//! Several contenders for the same name.
 
 use std::sync::Barrier;
 use std::thread;
@@ -10,7 +10,7 @@ use super::contestant::Contestant;
 use super::spent::Spent;
 use super::turns::{Turn, quantile};
 
-/// One time that somebody had the lock. All processes of a machine share the clock.
+/// One hold of the lock. All processes of a machine share the clock.
 #[derive(Clone, Copy)]
 pub(crate) struct Grant {
     pub(crate) caller: usize,
@@ -59,16 +59,16 @@ pub(crate) fn contend(
     })
 }
 
-/// What came of it.
+/// The result of a contest.
 pub(crate) struct Contest {
     grants: Vec<Grant>,
     pub(crate) turn: Turn,
-    /// How often each caller had the lock, sorted.
+    /// Number of grants of each caller, sorted.
     pub(crate) served: Vec<usize>,
 }
 
 impl Contest {
-    /// `callers` are all that there were: some may have got nothing.
+    /// `callers` is the number of all callers, including those without a grant.
     pub(crate) fn new(mut grants: Vec<Grant>, callers: usize, spent: Spent) -> Self {
         grants.sort_unstable_by_key(|grant| grant.granted_ns);
         let ns = |from: u64, to: u64| Duration::from_nanos(to.saturating_sub(from));
@@ -83,7 +83,7 @@ impl Contest {
         Self { grants, turn: Turn { times, took: ns(first_ns, last_ns), spent }, served }
     }
 
-    /// How often a second another caller had the lock than the last time.
+    /// Number of grants a second that went to another caller than the grant before.
     pub(crate) fn changes_per_second(&self) -> f64 {
         let changes = self.grants.windows(2).filter(|two| two[0].caller != two[1].caller).count();
         changes as f64 / self.turn.took.as_secs_f64()
@@ -93,12 +93,12 @@ impl Contest {
         self.turn.spent.scripts / self.grants.len() as f64
     }
 
-    /// How often the least served had it, for each time that the most served had it.
+    /// Number of grants of the least served caller, divided by that of the most served one.
     pub(crate) fn evenness(&self) -> f64 {
         self.served[0] as f64 / self.served[self.served.len() - 1] as f64
     }
 
-    /// How many times the median wait the longest one was.
+    /// The longest wait, as a multiple of the median wait.
     pub(crate) fn longest_wait(&self) -> f64 {
         let times = &self.turn.times;
         times[times.len() - 1].as_secs_f64() / quantile(times, 0.5).as_secs_f64()

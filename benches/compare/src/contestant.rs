@@ -1,4 +1,4 @@
-//! Those who are compared.
+//! The libraries that are compared.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -9,21 +9,21 @@ use super::server::wait_until;
 
 /// A way to lock names.
 pub(crate) trait Contestant: Sync {
-    /// Somebody who wants the lock `name`, made on the thread that uses it.
+    /// A caller that wants the lock `name`, made on the thread that uses it.
     fn caller<'a>(&'a self, name: &str) -> Caller<'a>;
 
-    /// Has so many callers lock and unlock a name of their own each, for as long as `span`, and returns how long each of these took.
-    /// `None`: callers are threads.
+    /// Has that number of callers lock and unlock a name of their own each, for the time `span`. Returns the time of each lock with
+    /// its unlock. `None`: callers are threads.
     fn without_threads(&self, _callers: usize, _span: Duration) -> Option<Vec<Duration>> {
         None
     }
 }
 
-/// Waits for the lock, runs what it is given while it holds it, and gives it back.
+/// Waits for the lock, runs the closure while it holds the lock, and gives the lock back.
 pub(crate) type Caller<'a> = Box<dyn FnMut(&mut dyn FnMut()) + 'a>;
 
-/// How many unlocks were not confirmed within the node timeout. That must not end a run: a busy machine
-/// may stand still for longer. It is told at the end.
+/// Number of unlocks that were not confirmed within the node timeout. They must not end a run, since a busy machine may stand still
+/// for longer. The number is printed at the end.
 pub(crate) static UNCONFIRMED: AtomicUsize = AtomicUsize::new(0);
 
 /// This library.
@@ -32,7 +32,7 @@ pub(crate) struct Ours {
     ending: Ending,
 }
 
-/// How a guard ends.
+/// The way in which a guard ends.
 #[derive(Clone, Copy)]
 pub(crate) enum Ending {
     /// Waits for the majority.
@@ -41,18 +41,18 @@ pub(crate) enum Ending {
     Drop,
 }
 
-/// Everything as it is without any settings.
+/// The default settings.
 pub(crate) fn all_on(builder: Builder) -> Builder {
     builder
 }
 
-/// Without what other clients have not got.
+/// Switches off the features that other clients lack.
 pub(crate) fn bare(builder: Builder) -> Builder {
     builder.fencing(false).restart_quarantine(false).renewal(Renewal::Manual)
 }
 
 impl Ours {
-    /// `prefix` keeps clients apart whose settings differ.
+    /// `prefix` separates clients with different settings.
     pub(crate) fn new(
         urls: Vec<String>,
         prefix: &str,
@@ -62,7 +62,7 @@ impl Ours {
         let builder = Quorlock::builder().nodes(urls).key_prefix(format!("{prefix}:"));
         let locks = settings(builder).build().expect("valid settings");
         wait_connected(&locks);
-        // Nothing is held on servers that have just been started.
+        // No lock can be held on servers that have just been started.
         wait_until("all nodes to be admitted", Duration::from_secs(10), || locks.admit().is_ok());
         Self { locks, ending }
     }

@@ -1,6 +1,5 @@
-//! Servers that are far away: a process between, this program once more, delivers all bytes late.
-//!
-//! Its processor time is nobody's here.
+//! Servers that are far away: a process in between, which is another run of this program, delivers all bytes late.
+//! Its processor time is not counted.
 
 use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
@@ -13,7 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::server::{Server, Servers};
 
-/// The first argument of that process.
+/// The first argument of the process in between.
 pub(crate) const ARGUMENT: &str = "--distance";
 
 /// The servers as contestants reach them.
@@ -23,7 +22,7 @@ pub(crate) struct Reach {
 }
 
 impl Reach {
-    /// The round trip to each of them takes so much longer; to those behind the last figure as long as that one says.
+    /// The round trip to each server takes that much longer. The last figure applies to all servers after it as well.
     pub(crate) fn new(servers: &Servers, round_trips: &[Duration]) -> Self {
         let ports: Vec<_> = servers.iter().map(Server::port).collect();
         let Some(last) = round_trips.last() else { return Self { ports, between: None } };
@@ -63,11 +62,12 @@ struct Way {
     from: TcpStream,
     to: TcpStream,
     takes: Duration,
-    /// When each piece is to be delivered.
+    /// The pieces, each with the time of its delivery.
     on_their_way: VecDeque<(Instant, Vec<u8>)>,
 }
 
-/// The process between. Its arguments are a server's port and the microseconds of one way each; it ends with its input.
+/// The process in between. Its arguments are the port of each server and the time of one way in microseconds; it ends
+/// with its input.
 pub(crate) fn run(arguments: impl Iterator<Item = String>) {
     thread::spawn(|| {
         let _ = io::copy(&mut io::stdin(), &mut io::sink());
@@ -121,7 +121,7 @@ fn connection(client: TcpStream, port: u16, takes: Duration) -> [Way; 2] {
 }
 
 impl Way {
-    /// Reads what is there; an error: it has ended.
+    /// Reads the bytes that are available. An error means that the connection has ended.
     fn take(&mut self) -> io::Result<()> {
         let mut room = [0; 65_536];
         match self.from.read(&mut room)? {
@@ -133,7 +133,7 @@ impl Way {
         }
     }
 
-    /// Delivers what has been on its way for long enough.
+    /// Delivers the pieces that are due.
     fn deliver(&mut self) -> io::Result<()> {
         let now = Instant::now();
         while let Some((_, bytes)) = self.on_their_way.front().filter(|(at, _)| *at <= now) {

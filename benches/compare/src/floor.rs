@@ -1,9 +1,10 @@
-//! The floor: what the protocol costs with nothing around it.
+//! The floor: the cost of the protocol alone.
 
 use super::contestant::{Caller, Contestant};
 use super::wire::{Form, Wire};
 
-/// Each caller writes to all nodes over sockets of its own, and reads until it has a majority.
+/// A floor whose callers write to all nodes over sockets of their own, and read until a majority
+/// has answered.
 pub(crate) struct Floor {
     ports: Vec<u16>,
     form: Form,
@@ -22,7 +23,7 @@ impl Contestant for Floor {
         let key = format!("{}:{name}", self.form.prefix());
         let (mut rounds, mut bytes) = (0_u64, Vec::new());
         Box::new(move |inside| {
-            // As long as the owner ids that libraries make; and nobody else has this key.
+            // As long as the owner ids of libraries. No other caller has this key.
             let owner = format!("{rounds:036}");
             rounds += 1;
             bytes.clear();

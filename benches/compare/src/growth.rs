@@ -1,4 +1,4 @@
-//! How the cost grows with the nodes, with the threads, and with the locks that are held.
+//! Growth of the cost with the number of nodes, of threads, and of held locks.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ const MOST_NODES: usize = 9;
 const USUAL: usize = 5;
 const THREADS: [usize; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
 const HELD: [usize; 4] = [1, 100, 1_000, 10_000];
-/// The default. Locks that are held are renewed each time a third of it is gone.
+/// The default. Held locks are renewed each time a third of it is gone.
 const TTL: Duration = Duration::from_secs(10);
 
 pub(crate) fn run(settings: &Settings, pictures: &mut Pictures) {
@@ -31,7 +31,7 @@ pub(crate) fn run(settings: &Settings, pictures: &mut Pictures) {
     held(settings, &servers, pictures);
 }
 
-/// One thread; the first so many of the servers.
+/// One thread, with the first of the servers in that number.
 fn nodes(settings: &Settings, servers: &Servers, pictures: &mut Pictures) {
     let urls = servers.urls();
     let ports: Vec<_> = servers.iter().map(Server::port).collect();
@@ -121,7 +121,7 @@ fn row(n: usize, ours: &[Turn], other: &[Turn]) {
     );
 }
 
-/// What one more lock takes while others are held and renewed, and what their renewal takes.
+/// Time of one more lock while others are held and renewed, and the cost of their renewal.
 fn held(settings: &Settings, servers: &Servers, pictures: &mut Pictures) {
     let ttl = if settings.quick { TTL / 20 } else { TTL };
     let counts: Vec<_> = HELD.into_iter().filter(|held| !settings.quick || *held <= 100).collect();
@@ -133,7 +133,7 @@ fn held(settings: &Settings, servers: &Servers, pictures: &mut Pictures) {
     let (mut times, mut guards) = (Vec::new(), Vec::new());
     for held in &counts {
         guards.extend(take(&ours, guards.len()..*held));
-        // Until the first renewals are due.
+        // The first renewals are due by then.
         thread::sleep(ttl / 3);
         let (before, start) = (Spent::now(servers), Instant::now());
         thread::sleep(ttl / 3);

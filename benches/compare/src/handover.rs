@@ -1,4 +1,4 @@
-//! One name that several want all the time: how often it changes hands.
+//! One name that several want all the time: number of changes of the holder.
 
 use std::time::Duration;
 
@@ -19,10 +19,10 @@ const NODES: usize = 5;
 const HOLD: Duration = Duration::from_millis(1);
 const THREADS: usize = 8;
 const PROCESSES: usize = 4;
-/// The pauses that suit a hold of 1 ms best, as far as 200 ms by default do not.
+/// The best pauses of `rslock` for a hold of 1 ms. The default, up to 200 ms, is too long.
 const PAUSE_MS: u64 = 10;
 
-/// What no lock between processes can be better than.
+/// A lock within one process, which no lock between processes can beat.
 struct InMemory(Mutex<()>);
 
 impl Contestant for InMemory {

@@ -1,4 +1,4 @@
-//! Masters that hang: their connections stay open, and nothing answers.
+//! Masters that hang: their connections stay open, and they do not answer.
 
 use std::sync::mpsc;
 use std::thread;
@@ -15,14 +15,14 @@ use super::wire::Form;
 use super::{Pictures, Settings};
 
 const NODES: usize = 5;
-/// How many of them hang.
+/// Numbers of masters that hang.
 const STATES: [usize; 3] = [0, 1, 2];
-/// The goals: to the healthy median, and to the healthy p99.
+/// The goals, as multiples of the healthy median and of the healthy p99.
 const GOALS: [f64; 2] = [1.2, 3.0];
-/// How long is waited for a call that does not return.
+/// Time limit for a call that does not return.
 const BOUND: Duration = Duration::from_secs(3);
 
-/// How long each lock and its unlock took in one turn, sorted.
+/// Times of each lock with its unlock in one turn, sorted.
 type Times = Vec<Duration>;
 
 pub(crate) fn run(settings: &Settings, pictures: &mut Pictures) {
@@ -41,9 +41,9 @@ pub(crate) fn run(settings: &Settings, pictures: &mut Pictures) {
         let mut callers = contestants.map(|(_, contestant)| contestant.caller("hung"));
         callers.iter_mut().for_each(|caller| (0..20).for_each(|_| caller(&mut || {})));
         for hung in STATES {
-            // The turn of the first contestant begins in the moment in which they hang.
+            // The turn of the first contestant begins at the moment of the hang.
             servers.iter_mut().take(hung).for_each(Server::pause);
-            // Once is enough for who takes a second for each call.
+            // The last contestant takes one second for each call, and has one turn only.
             let measured = if turn == 0 { callers.len() } else { callers.len() - 1 };
             for (caller, times) in callers.iter_mut().zip(&mut all).take(measured) {
                 times[hung].push(measure(caller, span));
@@ -99,7 +99,7 @@ fn measure(caller: &mut Caller<'_>, span: Duration) -> Times {
     times
 }
 
-/// Says how the median is to the healthy one.
+/// Prints the figures, and returns the ratio of the median to the healthy one.
 fn show(name: &str, hung: usize, turns: &[Times], healthy: &[Times]) -> f64 {
     let mut times = turns.concat();
     times.sort_unstable();
@@ -130,7 +130,7 @@ fn show(name: &str, hung: usize, turns: &[Times], healthy: &[Times]) -> f64 {
     median
 }
 
-/// One call on a thread of its own, for it may not return before the masters go on.
+/// Makes one call on a thread of its own, since it may not return before the masters go on.
 fn time_one(servers: &mut Servers, redlock: &Redlock, hung: usize) -> Option<Duration> {
     servers.iter_mut().take(hung).for_each(Server::pause);
     let (tell, told) = mpsc::channel();
@@ -138,7 +138,7 @@ fn time_one(servers: &mut Servers, redlock: &Redlock, hung: usize) -> Option<Dur
         scope.spawn(move || {
             let start = Instant::now();
             redlock.caller("hung")(&mut || {});
-            // Nobody may listen any more.
+            // The receiver may have given up.
             let _ = tell.send(start.elapsed());
         });
         let took = told.recv_timeout(BOUND);

@@ -1,13 +1,13 @@
-//! Measures, in one run and in turns, on servers that it starts itself: this library, the crates
-//! `redlock` and `rslock`, and what the protocol costs with nothing around it.
+//! Measures, in one run and in turns, on servers that it starts itself: this library, the crates `redlock` and `rslock`,
+//! and the cost of the protocol alone.
 //!
-//! `cargo run --release -p compare`, with the names of some scenarios for those alone;
-//! `--seconds N` is about how long each of them takes; `--quick` shows in seconds that each one runs;
-//! `--rtt MS` puts the servers of `uncontended`, `throughput` and `burst` so far away, `--rtt 0,0,0,0,40` the fifth alone;
-//! `--draw FOLDER` writes two pictures, of what was measured in this run.
+//! `cargo run --release -p compare`, with the names of some scenarios to run only those; `--seconds N` is the approximate
+//! time of each; `--quick` shows in seconds that each one runs; `--rtt MS` adds that round trip to the servers of
+//! `uncontended`, `throughput` and `burst`, `--rtt 0,0,0,0,40` to the fifth alone; `--draw FOLDER` writes two pictures of
+//! the figures of this run.
 //!
-//! A benchmark is no test: where there is a goal, PASS or FAIL is printed beside the figure, and the
-//! exit status says nothing.
+//! A benchmark is not a test. Next to a figure with a goal, it prints PASS or FAIL; the exit status does not depend on the
+//! figures.
 
 use std::fs;
 use std::path::PathBuf;
@@ -57,18 +57,18 @@ const SCENARIOS: [(&str, Scenario); 7] = [
     ("growth", growth::run),
 ];
 
-/// How long everything may take.
+/// The time limits of a run.
 pub(crate) struct Settings {
-    /// One scenario, about.
+    /// The approximate time of one scenario, in seconds.
     seconds: f64,
     turn: Duration,
-    /// Just so long that each thing is done once.
+    /// True if each thing is to be done only once.
     quick: bool,
-    /// The round trip to each node, if that takes any longer than on this machine.
+    /// The additional round trip to each node, if there is any.
     round_trips: Vec<Duration>,
 }
 
-/// What is to be drawn.
+/// The pictures of the figures.
 #[derive(Default)]
 pub(crate) struct Pictures {
     charts: Vec<Chart>,
@@ -76,7 +76,7 @@ pub(crate) struct Pictures {
 }
 
 impl Settings {
-    /// How many turns each has if `parts` share the scenario's time.
+    /// Returns the number of turns of each part, if `parts` share the scenario's time.
     pub(crate) fn turns(&self, parts: usize) -> usize {
         let turns = self.seconds / self.turn.as_secs_f64() / parts as f64;
         (turns as usize).max(2)

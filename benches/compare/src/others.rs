@@ -13,11 +13,11 @@ const TTL: Duration = Duration::from_secs(30);
 
 /// The crate `rslock`, which is asynchronous.
 ///
-/// One manager for all callers, as its documentation has it: they share its connection to each node,
-/// which is what makes it fast. The connections live on a runtime with a thread for each core; callers
-/// are threads, and run their own calls with `block_on`, so that a call needs no further thread to be
-/// woken but the connections' tasks. Its guard releases nothing when it is dropped, so there is no lock
-/// and drop; and `release` waits for all nodes.
+/// One manager for all callers, as its documentation shows it: they share its connection to each node,
+/// which makes it fast. The connections live on a runtime with a thread for each core. Callers are
+/// threads, and run their own calls with `block_on`, so that a call wakes no other thread but those of the
+/// connections' tasks. Its guard releases nothing when it is dropped, so there is no figure for lock and
+/// drop; and `release` waits for all nodes.
 pub(crate) struct Rslock {
     manager: LockManager,
     runtime: Runtime,
@@ -30,8 +30,8 @@ impl Rslock {
         Self { manager: LockManager::new(urls), runtime }
     }
 
-    /// With short pauses between tries: three of up to 200 ms are the default, and `acquire` begins
-    /// anew after them.
+    /// Sets short pauses between attempts. The default is three attempts with pauses of up to 200 ms,
+    /// after which `acquire` begins again.
     pub(crate) fn impatient(mut self, pause: Duration) -> Self {
         self.manager.set_retry(u32::MAX, pause);
         self
@@ -58,7 +58,7 @@ impl RslockTasks {
         let mut runtime = tokio::runtime::Builder::new_current_thread();
         let runtime = runtime.enable_all().build().expect("there are file descriptors");
         let tasks = Self(Rslock { manager: LockManager::new(urls), runtime });
-        // It connects with its first lock.
+        // The manager connects with its first lock.
         tasks.caller("first")(&mut || {});
         tasks
     }

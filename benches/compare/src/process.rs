@@ -1,4 +1,5 @@
-//! Contenders in processes of their own: this program once more, with an argument that no user gives.
+//! Contenders in processes of their own: further runs of this program, with an argument that no user
+//! gives.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -15,10 +16,10 @@ use super::spent::Spent;
 /// The first argument of a contender.
 pub(crate) const ARGUMENT: &str = "--contender";
 
-/// How much longer than it should a process may take.
+/// Time that a process may take longer than planned.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What contends there.
+/// The library of a contender.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kind {
     Quorlock,
@@ -49,7 +50,7 @@ impl Crowd {
         crowd
     }
 
-    /// All of them lock `name`; the callers are counted over all processes.
+    /// Has all of them lock `name`; the callers are counted over all processes.
     pub(crate) fn contend(
         &mut self,
         servers: &Servers,
@@ -92,7 +93,7 @@ impl Process {
         let orders = child.stdin.take().expect("it is piped");
         let output = BufReader::new(child.stdout.take().expect("it is piped"));
         let (tell, words) = mpsc::channel();
-        // A thread, since reads from pipes know no time limit. It ends with the process.
+        // A thread, since reads from pipes have no time limit. The thread ends with the process.
         thread::spawn(move || {
             output.lines().map_while(Result::ok).all(|line| tell.send(line).is_ok());
         });
@@ -103,7 +104,7 @@ impl Process {
         self.words.recv_timeout(limit).ok()
     }
 
-    /// Until the empty line that ends them.
+    /// Reads the grants up to the empty line that ends them.
     fn grants(&self, span: Duration) -> impl Iterator<Item = Grant> {
         std::iter::from_fn(move || {
             let line = self.next_word(span + PATIENCE).expect("a contender tells its grants");
@@ -122,7 +123,7 @@ impl Drop for Process {
     }
 }
 
-/// What a contender does: one line of its input is one contest. Ends with its input.
+/// The life of a contender: each line of its input is one contest. It ends with its input.
 pub(crate) fn run(mut arguments: impl Iterator<Item = String>) {
     let mut next = || arguments.next().expect("contenders are started with all arguments");
     let kind = next();

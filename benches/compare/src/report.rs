@@ -1,4 +1,4 @@
-//! What is printed.
+//! The printed report.
 
 use std::fmt;
 
@@ -9,13 +9,14 @@ use super::turns::{Turn, middle, pooled_us};
 pub(crate) struct Row<'a> {
     pub(crate) name: &'a str,
     pub(crate) turns: &'a [Turn],
-    /// To the one it is compared with: the median over the turns, and the quartiles around it.
+    /// The ratio to the contestant that it is compared with: the median over the turns, and the
+    /// quartiles.
     pub(crate) ratio: [f64; 3],
     pub(crate) goal: Option<Goal>,
 }
 
 impl Row<'_> {
-    /// Its ratio, in a picture.
+    /// The bar of its ratio, in a picture.
     pub(crate) fn bar(&self, unit: &str) -> Bar {
         let [_, ratio, _] = self.ratio;
         Bar {
@@ -38,7 +39,7 @@ impl Goal {
     }
 }
 
-/// A value beside its goal.
+/// A value next to its goal.
 pub(crate) struct Judged {
     goal: Goal,
     value: f64,

@@ -1,4 +1,4 @@
-//! What a turn has cost.
+//! The cost of a turn.
 
 use std::ops::Sub;
 
@@ -7,19 +7,19 @@ use redis::Value;
 use super::cpu::cpu_seconds;
 use super::server::{Server, Servers};
 
-/// So far, or in one turn: processor time in seconds, and what the servers were asked to do.
+/// The cost so far, or of one turn: processor time in seconds, and the work of the servers.
 #[derive(Clone, Copy)]
 pub(crate) struct Spent {
     pub(crate) client_s: f64,
-    /// Of all servers together, as is the rest.
+    /// The sum over all servers, like the fields below.
     pub(crate) servers_s: f64,
     pub(crate) scripts: f64,
-    /// Those that scripts run included.
+    /// Includes the commands that scripts run.
     pub(crate) commands: f64,
 }
 
 impl Spent {
-    /// A server that is paused cannot tell.
+    /// Leaves out servers that are paused, since these do not answer.
     pub(crate) fn now(servers: &Servers) -> Self {
         let mut spent =
             Self { client_s: cpu_seconds(), servers_s: 0.0, scripts: 0.0, commands: 0.0 };
@@ -30,7 +30,7 @@ impl Spent {
                 let Some((name, _)) = line.split_once(":calls=") else { continue };
                 let calls = number(line, ":calls=");
                 match name {
-                    // That is us, and how the server was started.
+                    // These commands come from the measurement, and from the start of the servers.
                     "cmdstat_info" | "cmdstat_ping" => continue,
                     "cmdstat_eval" | "cmdstat_evalsha" => spent.scripts += calls,
                     _ => {}
@@ -63,7 +63,7 @@ fn info(server: &Server, section: &str) -> String {
     }
 }
 
-/// The number behind `name` in `text`.
+/// Returns the number behind `name` in `text`.
 fn number(text: &str, name: &str) -> f64 {
     let (_, rest) = text.split_once(name).expect("the server tells it");
     let end = rest.find(|c: char| c != '.' && !c.is_ascii_digit()).unwrap_or(rest.len());

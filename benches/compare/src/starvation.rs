@@ -1,4 +1,4 @@
-//! One name that eight want for a while: whether each of them gets its share.
+//! One name that eight callers want for a while: the share of each of them.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::{Pictures, Settings};
 
 const NODES: usize = 5;
 const HOLD: Duration = Duration::from_millis(1);
-/// In how many processes, with how many threads each.
+/// Numbers of processes, and of threads in each.
 const CROWDS: [(usize, usize); 2] = [(4, 2), (8, 1)];
 
 pub(crate) fn run(settings: &Settings, _: &mut Pictures) {

@@ -1,35 +1,35 @@
-//! Pictures, as text: bars beside each other, and lines.
+//! Pictures, as text: bars side by side, and lines.
 
 use std::fmt::Write;
 
-/// How something looks with each contestant.
+/// A bar chart with a figure of each contestant.
 pub(crate) struct Chart {
     pub(crate) title: String,
     pub(crate) bars: Vec<Bar>,
-    /// Longer bars are cut off there.
+    /// The limit at which longer bars are cut off.
     pub(crate) longest: f64,
 }
 
 pub(crate) struct Bar {
     pub(crate) name: String,
-    /// None where there is nothing to measure: the bar is cut off, whatever the scale.
+    /// `None` if there is nothing to measure: the bar is cut off at any scale.
     pub(crate) value: Option<f64>,
     pub(crate) label: String,
 }
 
-/// How something grows with something else.
+/// A plot of the growth of one figure with another one.
 pub(crate) struct Plot {
     pub(crate) title: String,
     pub(crate) across: String,
-    /// Whether equal distances upwards are equal ratios.
+    /// True if equal vertical distances are equal ratios.
     pub(crate) logarithmic: bool,
-    /// Each value of what lies across, as it is written there; they are drawn at equal distances.
+    /// The labels of the horizontal axis, at equal distances.
     pub(crate) ticks: Vec<String>,
-    /// Each with its name, and a value for each tick.
+    /// The lines, each with its name, and a value for each tick.
     pub(crate) lines: Vec<(String, Vec<f64>)>,
 }
 
-/// Both for light pages and for dark ones.
+/// The style, for light pages and for dark ones.
 const STYLE: &str = "\
 text { font: 13px sans-serif; fill: #1f2328 } .head { font-weight: bold } .small { font-size: 11px }
 .ours { fill: #0969da } .other { fill: #8c959f } .gap { stroke: #ffffff; stroke-width: 3 }
@@ -40,7 +40,7 @@ text { fill: #e6edf3 } .ours { fill: #4493f8 } .line.ours { stroke: #4493f8 } .g
 }";
 
 const WIDTH: usize = 720;
-/// Of a line of text with a bar in it.
+/// Height of a line of text with a bar in it.
 const ROW: usize = 22;
 const LEFT: usize = 170;
 const BAR: f64 = 330.0;
@@ -62,7 +62,7 @@ pub(crate) fn bars(charts: &[Chart]) -> String {
                 r#"<rect class="{class}" x="{LEFT}" y="{top}" width="{width:.0}" height="14"/>"#
             );
             if cut_off {
-                // Two slanted gaps near the end, as in a bar that goes on.
+                // Two slanted gaps near the end show that the bar goes on.
                 for gap in [18.0, 9.0] {
                     let (x, bottom) = (end - gap, top + 14);
                     _ = writeln!(body, r#"<path class="gap" d="M{x:.0} {bottom}l6 -14"/>"#);
@@ -76,7 +76,7 @@ pub(crate) fn bars(charts: &[Chart]) -> String {
 }
 
 pub(crate) fn lines(plots: &[Plot]) -> String {
-    /// Of what is between the axes.
+    /// Height of the area between the axes.
     const HEIGHT: f64 = 130.0;
     const PLOT: f64 = 560.0;
     const LEFT: f64 = 64.0;
@@ -89,7 +89,7 @@ pub(crate) fn lines(plots: &[Plot]) -> String {
         let values = plot.lines.iter().flat_map(|(_, values)| values);
         let most = values.clone().copied().fold(f64::MIN_POSITIVE, f64::max);
         let least = match plot.logarithmic {
-            // The power of ten below.
+            // The largest power of ten that is not above the smallest value.
             true => 10_f64.powf(values.copied().fold(most, f64::min).log10().floor()),
             false => 0.0,
         };
@@ -130,7 +130,7 @@ fn class(name: &str) -> &'static str {
     if name.starts_with("quorlock") { "ours" } else { "other" }
 }
 
-/// With as many digits as anybody wants to read.
+/// A number with as many digits as a reader needs.
 pub(crate) fn short(value: f64) -> String {
     match value {
         0.0 => "0".to_owned(),

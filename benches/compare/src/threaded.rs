@@ -1,5 +1,5 @@
-//! Floors whose callers block, while threads make one write of whatever waits: the packed floor has one thread for all nodes, the
-//! threaded floor has one for each.
+//! Floors whose callers block, while threads combine all waiting requests into one write. The packed floor has one thread for all
+//! nodes, and the threaded floor has one for each node.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,13 +11,14 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use super::contestant::{Caller, Contestant};
 use super::wire::{Form, Wire};
 
-/// Nobody waits for longer: a thread has ended then.
+/// Time limit of a wait. A thread has ended if it takes longer.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// More than there are callers.
+/// Capacity of a mailbox, larger than the number of callers.
 const MAILBOX: usize = 1_024;
 
-/// Callers put their requests into the mailbox of each thread, and sleep until a majority of them has answered.
+/// A floor whose callers put their requests into the mailbox of each thread, and sleep until a majority of the threads has
+/// answered.
 pub(crate) struct Threaded {
     prefix: String,
     mailboxes: Vec<Sender<Request>>,
@@ -26,7 +27,7 @@ pub(crate) struct Threaded {
 
 #[derive(Clone)]
 struct Request {
-    /// The caller's round, if the lock is to be taken; `None`: it is to be given back.
+    /// The caller's round, if the lock is to be taken; `None`: the lock is to be given back.
     acquire: Option<u64>,
     key: Arc<str>,
     owner: Arc<str>,
@@ -40,7 +41,7 @@ struct Answers {
 }
 
 impl Threaded {
-    /// One thread, whose answer is that of a majority of the nodes.
+    /// One thread, which answers for a majority of the nodes.
     pub(crate) fn packed(ports: Vec<u16>) -> Self {
         Self::new("packed", vec![ports], Form::Canonical)
     }
@@ -98,7 +99,8 @@ impl Drop for Threaded {
     }
 }
 
-/// Carries requests to the nodes on those ports, until a majority of these has answered; it takes so many such answers to wake a caller.
+/// Carries requests to the nodes on those ports, until a majority of the nodes has answered. The last one of `answers_needed`
+/// answers wakes the caller.
 fn carry(ports: &[u16], form: Form, answers_needed: usize, requests: &Receiver<Request>) {
     let mut wire = Wire::connect(ports, form);
     let majority = ports.len() / 2 + 1;

@@ -12,14 +12,15 @@ use super::wire::Form;
 use super::{Pictures, Settings};
 use quorlock::Builder;
 
-/// How many threads, and the goal's share of the threaded floor, with everything on and bare.
+/// The number of threads, and the goals as shares of the threaded floor: with everything on, and
+/// bare.
 type Goals = [(usize, f64, f64); 2];
 
-/// For so many nodes.
+/// The goals for each number of nodes.
 const ROUNDS: [(usize, Goals); 2] =
     [(5, [(8, 0.6, 0.8), (64, 0.5, 0.8)]), (1, [(8, 0.65, 0.9), (64, 0.6, 0.9)])];
 
-/// With as many nodes and threads it is in the picture.
+/// The numbers of nodes and threads that the picture shows.
 const DRAWN: (usize, usize) = (5, 64);
 
 pub(crate) fn run(settings: &Settings, pictures: &mut Pictures) {

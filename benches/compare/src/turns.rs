@@ -1,5 +1,5 @@
-//! Turns: the machine is never the same for two seconds, so the contestants are measured one after the
-//! other in short turns, many times over, and what counts is the median of the ratios of neighbours.
+//! Turns: the machine is never the same for two seconds. So the contestants are measured one after the
+//! other in short turns, many times over, and the result is the median of the ratios of neighbours.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,15 +10,15 @@ use super::contestant::Contestant;
 use super::server::Servers;
 use super::spent::Spent;
 
-/// What one contestant did in one turn.
+/// The result of one contestant in one turn.
 pub(crate) struct Turn {
-    /// How long each lock and its unlock took, sorted.
+    /// Times of each lock with its unlock, sorted.
     pub(crate) times: Vec<Duration>,
     pub(crate) took: Duration,
     pub(crate) spent: Spent,
 }
 
-/// The turns of each of `contestants`, in their order.
+/// Returns the turns of each of `contestants`, in the order of the contestants.
 pub(crate) fn interleave<T>(
     contestants: usize,
     turns: usize,
@@ -26,7 +26,7 @@ pub(crate) fn interleave<T>(
 ) -> Vec<Vec<T>> {
     let mut all: Vec<_> = (0..contestants).map(|_| Vec::new()).collect();
     for turn in 0..turns {
-        // Now this way round and now that, so that nobody profits from being the first.
+        // The order is reversed every second time, so that no contestant profits from being the first.
         let mut order: Vec<_> = (0..contestants).collect();
         if turn % 2 == 1 {
             order.reverse();
@@ -38,16 +38,16 @@ pub(crate) fn interleave<T>(
     all
 }
 
-/// One turn: `threads` callers lock and unlock, each a name of its own, for as long as `span`.
+/// Runs one turn: `threads` callers lock and unlock, each a name of its own, for the time `span`.
 pub(crate) fn on_own_names(
     servers: &Servers,
     contestant: &dyn Contestant,
     threads: usize,
     span: Duration,
 ) -> Turn {
-    /// What comes first on a fresh connection is no measure.
+    /// The first calls on a fresh connection are not measured.
     const WARM_UP: usize = 3;
-    /// For the nodes that nobody waits for, lest they are still at it in the next one's turn.
+    /// Time for the nodes that no caller waits for, so that they do not work on in the next turn.
     const SETTLE: Duration = Duration::from_millis(10);
 
     let before = Spent::now(servers);
@@ -96,7 +96,7 @@ pub(crate) fn on_own_names(
 }
 
 impl Turn {
-    /// Locks and unlocks, of all callers.
+    /// Pairs of lock and unlock a second, of all callers.
     pub(crate) fn per_second(&self) -> f64 {
         self.times.len() as f64 / self.took.as_secs_f64()
     }
@@ -106,7 +106,7 @@ impl Turn {
     }
 }
 
-/// How long it took in all turns together, at that quantile, in microseconds.
+/// The time at that quantile over all turns together, in microseconds.
 pub(crate) fn pooled_us<'a>(turns: impl IntoIterator<Item = &'a Turn>, share: f64) -> f64 {
     let mut times: Vec<_> = turns.into_iter().flat_map(|turn| turn.times.iter().copied()).collect();
     times.sort_unstable();
@@ -118,7 +118,7 @@ pub(crate) fn middle(turns: &[Turn], of: impl Fn(&Turn) -> f64) -> f64 {
     quartiles(turns.iter().map(of).collect())[1]
 }
 
-/// Of `turns` to `others`, turn by turn: the median, and the quartiles around it.
+/// The ratio of `turns` to `others`, turn by turn: the median, and the quartiles.
 pub(crate) fn ratio(turns: &[Turn], others: &[Turn], of: impl Fn(&Turn) -> f64) -> [f64; 3] {
     quartiles(turns.iter().zip(others).map(|(turn, other)| of(turn) / of(other)).collect())
 }
@@ -128,7 +128,7 @@ pub(crate) fn quartiles(mut values: Vec<f64>) -> [f64; 3] {
     [0.25, 0.5, 0.75].map(|share| quantile(&values, share))
 }
 
-/// Of some values, that there must be.
+/// Returns a quantile of the values. There must be at least one.
 pub(crate) fn quantile<T: Copy>(sorted: &[T], share: f64) -> T {
     sorted[((sorted.len() - 1) as f64 * share).round() as usize]
 }

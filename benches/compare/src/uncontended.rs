@@ -14,10 +14,10 @@ use super::wire::Form;
 use super::{Pictures, Settings};
 
 const NODES: [usize; 4] = [1, 3, 5, 7];
-/// The picture shows the figures of so many nodes.
+/// The number of nodes whose figures the picture shows.
 const USUAL: usize = 5;
 
-/// The goal for so many nodes, as a multiple of the floor's median time.
+/// The goal for that number of nodes, as a multiple of the floor's median time.
 fn goal_of_unlock(nodes: usize) -> Option<f64> {
     [(1, 0.7), (3, 1.4), (5, 1.2)].into_iter().find_map(|(n, goal)| (n == nodes).then_some(goal))
 }

@@ -1,4 +1,4 @@
-//! Raw sockets to all nodes, and two scripts: what the floors are made of.
+//! Raw sockets to all nodes, and two scripts: the parts of the floors.
 
 use std::borrow::Cow;
 use std::io::{ErrorKind, Read, Write};
@@ -9,7 +9,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::lua::with_includes;
 
-/// The scripts of the Redlock algorithm, as the Redis documentation has them, but that both answer an integer.
+/// The scripts of the Redlock algorithm, as in the Redis documentation, except that both answer an integer.
 const ACQUIRE: &str = "if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return 1 \
                        else return 0 end";
 const RELEASE: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then \
@@ -26,19 +26,20 @@ const TIME: &[u8] = b"*1\r\n$4\r\nTIME\r\n";
 const CHANNEL: &str = "full:released";
 
 const TTL_MS: &str = "30000";
-/// Whoever is so many answers behind is waited for, lest its requests fill its socket; and whoever is
-/// waited for in vain for that long is hung, and not written to until it has caught up.
+/// Number of missing answers at which a node is waited for, so that its requests do not fill its socket. A node that
+/// does not answer for [`HUNG`] is hung, and gets no requests until it has caught up.
 const BEHIND: usize = 256;
 const HUNG: Duration = Duration::from_millis(100);
-/// Nothing waits for longer: the bench has hung then.
+/// Time limit of every wait. After it the benchmark itself has hung.
 const LIMIT: Duration = Duration::from_secs(10);
 
 /// The scripts that a floor calls.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// Those of the Redlock algorithm.
+    /// The scripts of the Redlock algorithm.
     Canonical,
-    /// This library's own: with the node's mark, a fence, a message, and a reading of the node's clock with each write.
+    /// This library's own scripts: with the node's mark, a fence, a message, and a reading of the node's clock with
+    /// each write.
     Full,
 }
 
@@ -68,13 +69,13 @@ struct Scripts {
 
 struct Node {
     stream: TcpStream,
-    /// Answers to earlier requests that have not come yet.
+    /// Number of missing answers to earlier requests.
     behind: usize,
-    /// Answers to the present requests that have come.
+    /// Number of answers to the present requests.
     came: usize,
     asked: bool,
     hung: bool,
-    /// The bytes of an answer of which the rest has not come yet.
+    /// The bytes of an incomplete answer.
     part: Vec<u8>,
 }
 
@@ -122,8 +123,8 @@ impl Wire {
         encode(bytes, &request[..length]);
     }
 
-    /// Writes `requests` requests to all nodes, reads until a majority has answered all of them, and
-    /// says how many nodes said yes to each.
+    /// Writes `requests` requests to all nodes, and reads until a majority has answered all of them. Returns the number
+    /// of nodes that said yes to each.
     pub(crate) fn exchange(&mut self, bytes: &[u8], requests: usize) -> Vec<usize> {
         let majority = self.nodes.len() / 2 + 1;
         let asked = requests;
@@ -157,7 +158,7 @@ impl Wire {
     }
 }
 
-/// Waits until there is something to read from one of them, and says from which.
+/// Waits until one of the nodes has something to read. Returns true for each such node.
 fn readable(nodes: &[&mut Node], limit: Duration) -> Vec<bool> {
     let polled = nodes.iter().map(|node| PollFd::new(&node.stream, PollFlags::IN));
     let mut polled: Vec<_> = polled.collect();
@@ -167,7 +168,7 @@ fn readable(nodes: &[&mut Node], limit: Duration) -> Vec<bool> {
 }
 
 impl Node {
-    /// Reads what is there of the answers that nobody waits for any more.
+    /// Reads the available answers that no caller waits for any more.
     fn catch_up(&mut self) {
         while self.behind > 0 && self.take(&mut []) {}
         let start = Instant::now();
@@ -178,7 +179,7 @@ impl Node {
         self.hung &= self.behind > 0;
     }
 
-    /// One read; whether anything came.
+    /// Reads once. Returns true if anything came.
     fn take(&mut self, yes: &mut [usize]) -> bool {
         let mut room = [0; 4096];
         let some = match (&self.stream).read(&mut room) {
@@ -206,7 +207,7 @@ impl Node {
     }
 }
 
-/// The length of the answer at the beginning of `bytes`; `None`: not all of it has come.
+/// The length of the answer at the beginning of `bytes`; `None`: it is not complete.
 fn answer(bytes: &[u8]) -> Option<usize> {
     let line = bytes.windows(2).position(|it| it == b"\r\n")? + 2;
     let number = || std::str::from_utf8(&bytes[1..line - 2]).ok()?.parse::<usize>().ok();
@@ -217,7 +218,7 @@ fn answer(bytes: &[u8]) -> Option<usize> {
     }
 }
 
-/// Asks for something that is answered with OK.
+/// Sends a command that is answered with OK.
 fn ask(mut stream: &TcpStream, parts: &[&str]) {
     let mut bytes = Vec::new();
     encode(&mut bytes, parts);

@@ -6,9 +6,9 @@ use hdrhistogram::Histogram;
 
 use crate::exit::Failure;
 
-/// Longer times count as that long, in nanoseconds: one hour.
+/// Upper limit of a recorded time, in nanoseconds: one hour. Longer times count as one hour.
 const LONGEST_NS: u64 = 3_600_000_000_000;
-/// How exact times are: one part in a thousand.
+/// Precision of the times, in digits: one part in a thousand.
 const DIGITS: u8 = 3;
 
 /// The percentiles that are shown, with their names in text and in JSON.
@@ -24,7 +24,7 @@ const PERCENTILES: [(&str, &str, f64); 5] = [
 pub(super) struct Figures {
     pub(super) lock: Times,
     pub(super) unlock: Times,
-    /// Locks that could not be had in time, or were lost.
+    /// Number of locks that were not granted in time, or were lost.
     pub(super) failed: u64,
     pub(super) took: Duration,
 }
@@ -40,7 +40,7 @@ impl Figures {
         self.unlock.record(unlock);
     }
 
-    /// Locks that were taken and given back.
+    /// Number of locks that were taken and given back.
     pub(super) fn count(&self) -> u64 {
         self.lock.0.len()
     }
@@ -50,11 +50,11 @@ impl Figures {
     }
 }
 
-/// How often which time was needed.
+/// The distribution of the times.
 #[derive(Debug)]
 pub(super) struct Times(Histogram<u64>);
 
-/// Times of a like length.
+/// A class of times of similar length.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Class {
     pub(super) from: Duration,
@@ -71,14 +71,14 @@ impl Times {
         self.0.saturating_record(u64::try_from(time.as_nanos()).unwrap_or(LONGEST_NS));
     }
 
-    /// Each with its names in text and in JSON.
+    /// The percentiles, each with its names in text and in JSON.
     pub(super) fn percentiles(&self) -> [(&'static str, &'static str, Duration); 5] {
         PERCENTILES.map(|(text, json, percentile)| {
             (text, json, Duration::from_nanos(self.0.value_at_percentile(percentile)))
         })
     }
 
-    /// From the class of the shortest time to that of the longest one; their bounds go by 1, 2, 5, 10.
+    /// The classes from that of the shortest time to that of the longest one. Their bounds are 1, 2, 5, 10, and so on.
     pub(super) fn classes(&self) -> Vec<Class> {
         let mut classes: Vec<Class> = Vec::new();
         let mut bounds = bounds().peekable();
@@ -98,7 +98,7 @@ impl Times {
     }
 }
 
-/// From 0 to 1 ns, to 2 ns, to 5 ns, and so on.
+/// The bounds of all classes: 0 to 1 ns, 1 to 2 ns, 2 to 5 ns, and so on.
 fn bounds() -> impl Iterator<Item = (u64, u64)> {
     let ends = (0..13).flat_map(|zeros| [1, 2, 5].map(|digit| digit * 10_u64.pow(zeros)));
     let starts = std::iter::once(0).chain(ends.clone());

@@ -14,31 +14,31 @@ use crate::clients;
 use crate::clock::{self, Time};
 use crate::exit::Failure;
 
-/// A lock that cannot be had within that has failed. All holders give theirs back at once.
+/// Time limit for one lock. It is generous, since all holders give theirs back at once: a lock that takes longer has failed.
 const LONGEST: Duration = Duration::from_secs(30);
-/// How often the progress is shown.
+/// Interval at which the progress is shown.
 const SHOWN_EVERY: Duration = Duration::from_millis(200);
 
-/// What is measured.
+/// One measurement.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Load<'a> {
-    /// The threads are shared out among them.
+    /// The threads are divided among the clients.
     pub(super) clients: &'a [Quorlock],
-    /// The locks. Each thread goes round, and begins with another one.
+    /// The locks. Each thread goes round all of them, from another starting point.
     pub(super) names: &'a [String],
     pub(super) threads: usize,
 }
 
-/// What the threads have done up to now.
+/// The result of the threads so far.
 #[derive(Debug)]
 struct Tally {
     figures: Figures,
-    /// Why they end early: the first error of any of them.
+    /// The first error of any thread, which ends all of them early.
     failure: Option<Failure>,
 }
 
 impl Load<'_> {
-    /// Measures for that time. A signal ends it at once.
+    /// Measures for the time `span`. A signal ends the measurement at once.
     pub(super) fn run(
         &self,
         title: &str,
@@ -82,7 +82,7 @@ impl Load<'_> {
         }
     }
 
-    /// One thread: takes the locks in turn, until the time is over or a thread has failed.
+    /// The work of one thread: takes the locks in turn, until the time is over or a thread has failed.
     fn work(&self, thread: usize, until: Time, tally: &Mutex<Tally>) {
         let client = &self.clients[thread % self.clients.len()];
         let first = thread % self.names.len();
@@ -101,7 +101,7 @@ impl Load<'_> {
         }
     }
 
-    /// Shows the progress until the last thread has ended. Returns the signal that has ended them.
+    /// Shows the progress until the last thread has ended. Returns the signal that has ended the threads, if there was one.
     fn wait(
         &self,
         title: &str,
@@ -113,11 +113,11 @@ impl Load<'_> {
         let progress = Progress::new();
         loop {
             select! {
-                // It has no messages, and ends with the last thread.
+                // This channel has no messages, and is closed when the last thread ends.
                 recv(ended) -> _ => return None,
                 recv(signals) -> signal => if let Ok(signal) = signal {
-                    // Ends the calls that wait, and by that the threads. What those have still to give back is waited for
-                    // where the clients are closed once more.
+                    // Ends the waiting calls, and so the threads. The final `close` of the clients waits for the releases that are
+                    // left.
                     let _ = clients::close(self.clients);
                     return Some(signal);
                 },
@@ -136,7 +136,7 @@ struct Took {
     unlock: Duration,
 }
 
-/// `None`: it could not be had in time, or was lost before it was given back.
+/// Takes a lock and gives it back. `None` if it was not granted in time, or was lost before the release.
 fn take_and_give_back(client: &Quorlock, name: &str) -> Result<Option<Took>, Error> {
     let handle = client.mutex(name);
     let start = Time::now();
@@ -149,7 +149,7 @@ fn take_and_give_back(client: &Quorlock, name: &str) -> Result<Option<Took>, Err
     Ok(Some(Took { lock: locked.since(start), unlock: Time::now().since(locked) }))
 }
 
-/// A thread that has panicked has recorded nothing by halves.
+/// A lock is usable even after a panic, since no thread leaves a half-written record.
 fn of(tally: &Mutex<Tally>) -> MutexGuard<'_, Tally> {
     tally.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,11 +1,11 @@
-//! What is being measured, on one line of a terminal.
+//! The progress of a measurement, on one line of a terminal.
 
 use std::fmt::Display;
 use std::io::{IsTerminal, Write, stderr};
 
 use crate::tell::on_one_line;
 
-/// The line is empty again when this is dropped. Where standard error is no terminal, nothing is shown.
+/// Clears its line when it is dropped. Shows nothing if standard error is no terminal.
 #[derive(Debug)]
 pub(super) struct Progress {
     is_shown: bool,
@@ -18,7 +18,7 @@ impl Progress {
 
     pub(super) fn show(&self, text: impl Display) {
         if self.is_shown {
-            // Whether anybody sees it changes nothing.
+            // An error is ignored: the measurement does not depend on its display.
             let _ = stderr().write_all(on_one_line(&text.to_string()).as_bytes());
         }
     }

@@ -9,7 +9,7 @@ use super::figures::{Figures, Times};
 
 const BAR: usize = 40;
 
-/// What holds for all measurements.
+/// The facts that are common to all measurements.
 #[derive(Debug)]
 pub(super) struct Setting {
     pub(super) masters: usize,
@@ -41,7 +41,7 @@ pub(super) fn as_json(setting: &Setting, measured: &[Measured]) -> Value {
     json!({ "masters": setting.masters, "measurements": all })
 }
 
-/// In microseconds.
+/// The times in microseconds.
 fn times_as_json(times: &Times) -> Value {
     let us = |time: Duration| Value::from(tenths(time.as_secs_f64() * 1e6));
     times.percentiles().into_iter().map(|(_, name, time)| (name.to_owned(), us(time))).collect()
@@ -57,7 +57,7 @@ pub(super) fn as_text(setting: &Setting, measured: &[Measured]) -> String {
         format!("Masters: {masters}. Each measurement takes {} s.\n", span.as_secs_f64());
     for Measured { title, figures, .. } in measured {
         text.push('\n');
-        // A string takes whatever is written to it.
+        // Writing to a string cannot fail.
         let _ = write_one(&mut text, title, figures);
     }
     text
@@ -93,13 +93,13 @@ fn write_one(text: &mut String, title: &str, figures: &Figures) -> std::fmt::Res
     Ok(())
 }
 
-/// The length of a bar. Not none where there is anything.
+/// The length of a bar. It is at least 1 if the count is not 0.
 fn share(count: u64, most: u64) -> usize {
     let length = (BAR as f64 * count as f64 / most.max(1) as f64).round() as usize;
     length.max(usize::from(count > 0))
 }
 
-/// With three digits, in the unit that fits.
+/// A time with three digits, in the unit that fits.
 fn shown(time: Duration) -> String {
     let ns = time.as_nanos() as f64;
     let units = [("µs", 1e3), ("ms", 1e6), ("s", 1e9)];

@@ -1,4 +1,4 @@
-//! A temporary folder, and processes, that are gone when this program ends, however it ends.
+//! A temporary folder and processes that are gone when this program ends, for whatever reason.
 
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt;
@@ -9,7 +9,8 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use crate::exit::Failure;
 use crate::random::random;
 
-/// The end of its input is the end of this program. Then it removes the folder, and kills its process group, itself included.
+/// Script that waits for the end of its input, which is the end of this program. It removes the folder, and kills its process
+/// group, itself included.
 const CLEANER: &str = "read -r _; rm -rf -- \"$1\"; kill -KILL 0";
 
 #[derive(Debug)]
@@ -17,7 +18,7 @@ pub(super) struct Folder {
     path: PathBuf,
     /// A process in a group of its own, so that Ctrl-C does not end it.
     cleaner: Child,
-    /// Its input; never written to.
+    /// The cleaner's input. Nothing is ever written to it.
     input: Option<ChildStdin>,
 }
 
@@ -57,7 +58,7 @@ impl Folder {
 impl Drop for Folder {
     fn drop(&mut self) {
         drop(self.input.take());
-        // It has killed itself, and the folder is gone by then.
+        // The cleaner has killed itself, and the folder is gone by then.
         let _ = self.cleaner.wait();
     }
 }

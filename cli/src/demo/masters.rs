@@ -1,4 +1,4 @@
-//! The masters of the demonstration: those that the user names, or some of its own.
+//! The masters of the demonstration: the user's, or some of its own.
 
 use quorlock::Builder;
 use quorlock::embedded::Nodes;
@@ -8,7 +8,7 @@ use super::server::Server;
 use crate::exit::Failure;
 use crate::options::Set;
 
-/// Of its own masters: two of them may die.
+/// Number of its own masters: two of them may die.
 const COUNT: usize = 5;
 
 #[derive(Debug)]
@@ -21,14 +21,14 @@ pub(super) struct Masters {
 enum Which {
     /// Processes, which end when this is dropped.
     Started(Vec<Server>),
-    /// In this process; how many of them were killed, and why they are not processes.
+    /// Nodes in this process, the number of them that were killed, and the reason for which they are not processes.
     Embedded { nodes: Nodes, killed: usize, reason: String },
-    /// The user's, and left alone.
+    /// The user's masters, which are left alone.
     Named,
 }
 
 impl Masters {
-    /// Those that the user names; else processes, and where none can be started, embedded ones.
+    /// Returns the masters that the user names. Otherwise it starts processes, or embedded masters if no process can be started.
     pub(super) fn find(set: &Set, folder: &Folder) -> Result<Self, Failure> {
         if set.is_named() {
             return Ok(Self { builder: set.builder()?, which: Which::Named });
@@ -44,12 +44,13 @@ impl Masters {
             Which::Named => Vec::new(),
         };
         let builder = set.tuned_for(Builder::default().nodes(urls))?;
-        // New masters might be old ones that have forgotten their locks. Of these we know that nothing can be held there.
+        // Admitted without a quarantine: new masters might be old ones that have forgotten their locks, but nothing can be held on
+        // these.
         builder.clone().build()?.admit()?;
         Ok(Self { builder, which })
     }
 
-    /// What every client of these masters begins with.
+    /// The builder of every client of these masters.
     pub(super) fn builder(&self) -> Builder {
         self.builder.clone()
     }
@@ -71,7 +72,7 @@ impl Masters {
         }
     }
 
-    /// Ends one of its own masters as a power cut would, and says which.
+    /// Ends one of its own masters as a power cut would, and returns its description.
     pub(super) fn kill_one(&mut self) -> Option<String> {
         match &mut self.which {
             Which::Started(servers) => {

@@ -1,4 +1,4 @@
-//! A Redis server on this machine, for as long as the demonstration takes.
+//! A Redis server on this machine, for the duration of the demonstration.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{Read, Write};
@@ -9,16 +9,16 @@ use std::time::Duration;
 use super::folder::Folder;
 use crate::clock::{Time, pause};
 
-/// The environment variable that names the program.
+/// Environment variable with the path of the server's program.
 const PROGRAM: &str = "QUORLOCK_REDIS_SERVER";
-/// How often it is started, should somebody else take its port in the meantime.
+/// Number of attempts to start it, in case another program takes its port in the meantime.
 const TRIES: usize = 5;
 const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
 const POLLS: Duration = Duration::from_millis(5);
-/// How long one answer may take.
+/// Time limit of one answer.
 const ANSWER_TAKES: Duration = Duration::from_secs(1);
 
-/// It is killed when this is dropped.
+/// A server that is killed when this is dropped.
 #[derive(Debug)]
 pub(super) struct Server {
     process: Child,
@@ -26,7 +26,7 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Starts an empty one, and waits until it answers. The error says why there is none.
+    /// Starts an empty server, and waits until it answers. The error gives the reason for a failure.
     pub(super) fn start(folder: &Folder) -> Result<Self, String> {
         let program = std::env::var_os(PROGRAM).unwrap_or_else(|| OsString::from("redis-server"));
         let shown = program.to_string_lossy();
@@ -70,9 +70,9 @@ impl Server {
         matches!(self.process.try_wait(), Ok(None))
     }
 
-    /// Ends it as a power cut would.
+    /// Ends the server as a power cut would.
     pub(super) fn kill(&mut self) {
-        // It has ended already, or it is killed.
+        // An error means that the process has ended already.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

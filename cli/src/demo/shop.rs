@@ -1,4 +1,4 @@
-//! The shop: a stock that is read and written in two steps, and who sells it.
+//! The shop: a stock that is read and written in two steps, and its sellers.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::clock::pause;
 use crate::exit::Failure;
 use crate::random::random;
 
-/// What any shop does between reading the stock and writing it.
+/// Time of a shop's work between reading the stock and writing it.
 const CHARGING_TAKES: Duration = Duration::from_millis(1);
 
 /// The shop's database: a file with the number of items left.
@@ -31,14 +31,14 @@ impl Shop {
     }
 
     fn set_remaining(&self, items: u32) -> io::Result<()> {
-        // A new file takes the old one's place, so that nobody ever reads half a number.
+        // Replaces the old file by a new one, so that nobody ever reads half a number.
         let new = self.stock.with_extension(format!("{:016x}", random()));
         fs::write(&new, items.to_string())?;
         fs::rename(new, &self.stock)
     }
 }
 
-/// Sells what the shop has, under a lock if there is one.
+/// Sells the shop's items, under a lock if there is one.
 #[derive(Debug)]
 pub(super) struct Seller<'a> {
     pub(super) shop: &'a Shop,
@@ -46,7 +46,7 @@ pub(super) struct Seller<'a> {
 }
 
 impl Seller<'_> {
-    /// Sells one item, if there is one left. The same in both rounds; all that differs is whether there is a lock.
+    /// Sells one item; false if none is left. Both rounds use this function, the second one with a lock.
     pub(super) fn sell_one(&self) -> Result<bool, Failure> {
         let guard = self.lock.as_ref().map(Mutex::lock).transpose()?;
         let remaining = self.shop.remaining().map_err(Failure::own)?;
@@ -55,8 +55,8 @@ impl Seller<'_> {
         }
         pause(CHARGING_TAKES);
         if let Some(guard) = &guard {
-            // A lease can run out, for example while a laptop sleeps. Then somebody else may be selling, and it is not for us
-            // to write any more.
+            // A lease can run out, for example while a laptop sleeps. Then somebody else may be selling, and this seller must not
+            // write any more.
             guard.check()?;
         }
         self.shop.set_remaining(remaining - 1).map_err(Failure::own)?;
@@ -67,8 +67,8 @@ impl Seller<'_> {
 
 fn give_back(guard: Guard) -> Result<(), Failure> {
     match guard.unlock() {
-        // A master died that had granted this lock, and too few others are left to confirm that it is free again. It was ours
-        // to the end, so the sale stands.
+        // A master died that had granted this lock, and too few others are left to confirm its release. The lock was valid to the
+        // end, so the sale stands.
         Err(error) if error.kind() == ErrorKind::NoQuorum => Ok(()),
         result => Ok(result?),
     }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::values::time;
 
-/// The masters, and what all of their clients agree on.
+/// The masters, and the settings that all of their clients agree on.
 #[derive(Args, Clone, Debug, Deserialize, Serialize)]
 #[command(next_help_heading = "The masters")]
 pub(crate) struct Set {
@@ -43,15 +43,15 @@ pub(crate) struct Set {
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) max_ttl: Option<Duration>,
 
-    /// How far the masters' clocks may step [default: 100ms]
+    /// The largest step of a master's clock that is tolerated [default: 100ms]
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) clock_tolerance: Option<Duration>,
 
-    /// How long a master has to answer [default: 200ms]
+    /// The time limit for a master's answer [default: 200ms]
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) node_timeout: Option<Duration>,
 
-    /// How long a majority may be out of reach before a caller gives up [default: 10s; for `run` as long as --wait]
+    /// The time without a majority after which a caller gives up [default: 10s; for `run` as long as --wait]
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) no_quorum_timeout: Option<Duration>,
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// A time, as an option has it: in seconds, as with `flock`, or with units.
+/// Parses a time of an option: in seconds, as in `flock`, or with units.
 pub(super) fn time(text: &str) -> Result<Duration, &'static str> {
     let is_number = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
     let time = match text.parse() {
@@ -14,7 +14,7 @@ pub(super) fn time(text: &str) -> Result<Duration, &'static str> {
     )
 }
 
-/// A reason that the holder of a lock is told.
+/// Parses the reason that is reported to the holder of a lock.
 pub(super) fn reason(text: &str) -> Result<String, &'static str> {
     match text.len() {
         ..=256 if !text.contains(char::is_control) => Ok(text.to_owned()),

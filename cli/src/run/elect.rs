@@ -1,4 +1,4 @@
-//! `quorlock elect`: a command of which one instance runs, on the host that leads.
+//! `quorlock elect`: a command that runs on one host at a time, the leader.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::set::{bytes, with_passwords};
 use crate::signals::{self, ends_the_wait};
 use crate::tell::{quoted, tell, write_by_a_thread};
 
-/// After a term that was shorter, a host waits for so long before it stands again.
+/// A host that led for less than this time pauses before it stands again.
 const SHORT_TERM: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -26,7 +26,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 pub(crate) fn elect(options: &Elect) -> Result<End, Failure> {
     let Elect { name, value, ttl, keeping, command, set } = options;
     program::find(command)?;
-    // Before any thread is there: each would get signals.
+    // Set up before any thread starts, since each thread would get signals.
     let signals = signals::listen()?;
     write_by_a_thread().map_err(Failure::own)?;
     let configured = set.configured()?;
@@ -35,7 +35,7 @@ pub(crate) fn elect(options: &Elect) -> Result<End, Failure> {
     let has_no_quorum_timeout = configured.has_no_quorum_timeout;
     let mut builder = configured.with_ttl();
     if !has_no_quorum_timeout {
-        // It stands for election whatever the masters do.
+        // The host stands for election regardless of the state of the masters.
         builder = builder.no_quorum_timeout(Duration::MAX);
     }
     let client = builder.build()?;
@@ -81,11 +81,11 @@ pub(crate) fn elect(options: &Elect) -> Result<End, Failure> {
     stand(&election, &waiting, &job)
 }
 
-/// Stands, leads, and stands again.
+/// Repeats standing for election and leading.
 fn stand(election: &Election, waiting: &Waiting<'_>, job: &Job<'_>) -> Result<End, Failure> {
     let (shown, signals) = (job.shown, waiting.signals);
     loop {
-        // One that the command before has survived.
+        // Forgets a signal that the previous command has survived.
         signals::forget_ending();
         let stands = |wait| election.campaign_within(wait).map(Leadership::into_guard);
         let guard = waiting.ask(stands)?;
@@ -107,14 +107,14 @@ fn stand(election: &Election, waiting: &Waiting<'_>, job: &Job<'_>) -> Result<En
             }
             Err(failure) => return Err(failure),
         }
-        // Where the command fails at once on each host, they do not take turns as fast as they can.
+        // Slows hosts down that take turns because the command fails at once on each of them.
         if Time::now().since(began) < SHORT_TERM {
             pause(signals)?;
         }
     }
 }
 
-/// Waits for a moment, unless a signal comes that ends programs.
+/// Waits for `PAUSE`, unless a signal comes that ends programs.
 fn pause(signals: &Receiver<Signal>) -> Result<(), Failure> {
     let until = Time::now().after(PAUSE);
     while let Ok(signal) = signals.recv_timeout(until.since(Time::now())) {

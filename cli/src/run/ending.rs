@@ -1,23 +1,23 @@
-//! When a command is told to end, and when it is killed: by the validity of the lock.
+//! The times at which a command is told to end and is killed. They follow from the validity of the lock.
 
 use std::time::Duration;
 
 use crate::clock::Time;
 use crate::options::OnLost;
 
-/// How long before the end of validity the command is dead at the latest: for signals to be delivered on a busy machine.
+/// Time from the death of the command to the end of validity, at least: a busy machine needs it to deliver signals.
 pub(super) const MARGIN: Duration = Duration::from_millis(250);
 
-/// What is to be done now.
+/// The action that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Look again by then; `None`: only when something happens.
+    /// Poll again by then; `None`: only when something happens.
     Wait(Option<Time>),
-    /// Say that the lock is lost.
+    /// Report that the lock is lost.
     Warn,
-    /// SIGTERM.
+    /// Send SIGTERM.
     Terminate,
-    /// SIGKILL.
+    /// Send SIGKILL.
     Kill,
 }
 
@@ -26,7 +26,7 @@ pub(super) enum Step {
 pub(super) struct Ending {
     on_lost: OnLost,
     grace: Duration,
-    /// How long before the end of validity it is dead.
+    /// Time from its death to the end of validity.
     margin: Duration,
     stage: Stage,
 }
@@ -34,9 +34,9 @@ pub(super) struct Ending {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Runs,
-    /// It has had SIGTERM, and has until then.
+    /// It has got SIGTERM, and is killed at that time.
     Terminated(Time),
-    /// It was killed, or is left alone although the lock is lost.
+    /// It was killed, or goes on although the lock is lost.
     Over,
 }
 
@@ -45,7 +45,7 @@ impl Ending {
         Self { on_lost, grace, margin, stage: Stage::Runs }
     }
 
-    /// When it is killed, if it has been told to end.
+    /// Returns the time at which the command is killed, if it has been told to end.
     pub(super) fn kill_at(&self) -> Option<Time> {
         match self.stage {
             Stage::Terminated(kill_at) => Some(kill_at),
@@ -53,12 +53,12 @@ impl Ending {
         }
     }
 
-    /// Whether the command has been told, or is left to run without the lock.
+    /// Returns true if the command has been told to end, or goes on without the lock.
     pub(super) fn has_begun(&self) -> bool {
         self.stage != Stage::Runs
     }
 
-    /// What is to be done at `now`, with a lock that is valid until then, and that is certainly `lost` or not.
+    /// Returns the next action at `now`, for a lock that is valid until `valid_until`. With `lost` the lock is certainly lost.
     pub(super) fn poll(&mut self, now: Time, valid_until: Time, lost: bool) -> Step {
         let last = valid_until.before(self.margin);
         match (self.stage, self.on_lost) {
@@ -74,7 +74,7 @@ impl Ending {
                 if !lost && now < begin {
                     return Step::Wait(Some(begin));
                 }
-                // Once the lock is lost, all that is left is not to be long about it.
+                // The lock is lost already, so the command gets its grace time, and no more.
                 let kill_at = if lost { now.after(self.grace) } else { last.max(now) };
                 self.stage = Stage::Terminated(kill_at);
                 Step::Terminate

@@ -21,9 +21,9 @@ use crate::clock;
 use crate::exit::{CANNOT_RUN, End, Failure};
 use crate::options::Exec;
 
-/// What the keeper writes when the command may begin.
+/// Byte that the keeper writes when the command may begin.
 const GO_ON: u8 = b'g';
-/// Written by the process that becomes the command: before it does, and if it cannot.
+/// Bytes from the process that becomes the command: before it does, and if it cannot.
 const BEGINS: u8 = b'b';
 const CANNOT: u8 = b'c';
 const STOPPED_WITHIN: Duration = Duration::from_millis(10);
@@ -34,33 +34,33 @@ pub(super) struct Group {
     leader: Pid,
     /// The terminal that this process was started on.
     terminal: Option<File>,
-    /// What the command waits for.
+    /// The pipe for which the command waits.
     go_on: Option<OwnedFd>,
-    /// The words of the process that becomes the command.
+    /// The pipe with the reports of the process that becomes the command.
     begins: OwnedFd,
-    /// How the command has ended. Others of its group may be left.
+    /// The end of the command. Other processes of its group may be left.
     ended: Option<End>,
 }
 
-/// What has become of the command.
+/// The state of the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum GroupState {
     Runs,
     /// The user has suspended it.
     Suspended,
-    /// It has ended, with that exit code as a shell has it.
+    /// It has ended. The exit code is that of a shell.
     Ended(End),
 }
 
 impl Group {
-    /// Starts the command, which waits until it is told to [go on](Self::go_on): nothing of it runs before somebody watches over
-    /// its group.
+    /// Starts a process that becomes the command once it is told to [go on](Self::go_on). Nothing of the command runs before the
+    /// watchdog watches over its group.
     pub(super) fn start(
         command: &[OsString],
         environment: Vec<(&str, Option<OsString>)>,
     ) -> Result<Self, Failure> {
         let mut start = Command::new(this_program().map_err(cannot_start)?);
-        // The writing end is ours alone, so that its end is that of this process.
+        // Only this process has the writing end, so the pipe ends when this process does.
         let (waits, go_on) = pipe_with(PipeFlags::CLOEXEC).map_err(cannot_start)?;
         fcntl_setfd(&waits, FdFlags::empty()).map_err(cannot_start)?;
         let (begins, tells) =
@@ -85,15 +85,16 @@ impl Group {
         })
     }
 
-    /// Somebody watches over it.
+    /// Lets the command begin, once the watchdog watches over it.
     pub(super) fn go_on(&mut self) {
         if let Some(go_on) = self.go_on.take() {
-            // It may have been killed before.
+            // The process may have been killed before.
             let _ = rustix::io::write(&go_on, &[GO_ON]);
         }
     }
 
-    /// Returns whether the command has begun, once it has ended: the system may have refused to run it, or it was killed before.
+    /// Returns true if the command has begun. Only valid after its end: the system may have refused to run it, or it was killed
+    /// before.
     pub(super) fn has_begun(&self) -> bool {
         let mut told = [0; 2];
         rustix::io::read(&self.begins, &mut told) == Ok(1) && told[0] == BEGINS
@@ -103,26 +104,26 @@ impl Group {
         self.leader
     }
 
-    /// Sends all of them that signal. Of those that have ended there is nobody to tell.
+    /// Sends that signal to all of the group. An error means that all of it has ended.
     pub(super) fn signal(&self, signal: Signal) {
         let _ = killpg(self.leader, signal);
     }
 
-    /// Sends all of them that signal, and wakes those that are suspended for it. Returns false if this user may send it to none
-    /// of them.
+    /// Sends that signal to all of the group, and wakes suspended processes so that they handle it. Returns false if this user may
+    /// send it to none of them.
     pub(super) fn end_by(&self, signal: Signal) -> bool {
         let has_left = self.ended.is_none() && getpgid(Some(self.leader)) != Ok(self.leader);
         let leader_has_it = has_left && kill(self.leader, signal).is_ok();
         end_group(self.leader, signal) || leader_has_it
     }
 
-    /// Returns true if another process of its group lives. Once the command has ended.
+    /// Returns true if another process of its group lives. Only valid after the end of the command.
     pub(super) fn is_left(&self) -> bool {
         members::reap(self.leader);
         members::is_left(self.leader)
     }
 
-    /// Names what lives of the group, and says how to end what takes no signal from this user; `None`: nothing is known of any.
+    /// Names the living processes of the group, and a way to end those that take no signal from this user; `None` if none is known.
     pub(super) fn what_is_left(&self) -> Option<String> {
         let group = self.leader;
         let living = || {
@@ -137,12 +138,12 @@ impl Group {
         out_of_reach(group).or_else(living)
     }
 
-    /// Returns true if something of the group takes no signal from this user.
+    /// Returns true if a process of the group takes no signal from this user.
     pub(super) fn is_out_of_reach(&self) -> bool {
         members::out_of_reach(self.leader).is_some()
     }
 
-    /// What has become of it since this was asked last.
+    /// Returns the state of the command. A suspension is reported once.
     pub(super) fn state(&mut self) -> GroupState {
         let state = self.ended.map_or_else(|| self.look(), GroupState::Ended);
         if let GroupState::Ended(end) = state {
@@ -158,7 +159,7 @@ impl Group {
                 Ok(Some((_, status))) => break status,
                 Ok(None) => return GroupState::Runs,
                 Err(rustix::io::Errno::INTR) => {}
-                // Nobody else waits for it, so there is no other error than that it has ended.
+                // No other thread waits for this process, so the only possible error is that it has ended.
                 Err(_) => return GroupState::Ended(End::Code(CANNOT_RUN)),
             }
         };
@@ -169,26 +170,26 @@ impl Group {
             return GroupState::Ended(End::by_signal(number));
         }
         match status.stopping_signal().and_then(|number| Signal::try_from(number).ok()) {
-            // It wants the terminal.
+            // The command wants the terminal.
             Some(Signal::SIGTTIN | Signal::SIGTTOU) if self.lend_terminal() => {
                 self.signal(Signal::SIGCONT);
                 GroupState::Runs
             }
-            // By SIGSTOP: somebody has suspended it, and has it go on. Nothing is to be done about that.
+            // SIGSTOP comes from somebody who will also resume the command, so there is nothing to do.
             Some(Signal::SIGSTOP) | None => GroupState::Runs,
             Some(_) => GroupState::Suspended,
         }
     }
 
-    /// Suspends this job like the command, until the user has both go on.
+    /// Suspends this job like the command, until the user resumes both.
     pub(super) fn suspend_along(&self) {
         self.take_terminal_back();
         suspend();
         self.signal(Signal::SIGCONT);
     }
 
-    /// Has the command in the foreground, if this process is. Not before it wants that: others of the same job, such as a pager,
-    /// want the terminal as well. Until then Ctrl-C comes here, and is passed on.
+    /// Brings the command to the foreground, if this process is there. Called only when the command wants the terminal,
+    /// since others of the same job, such as a pager, want it as well. Until then this process gets Ctrl-C, and passes it on.
     fn lend_terminal(&self) -> bool {
         let lends = |terminal: &&File| tcgetpgrp(terminal) == Ok(getpgrp());
         let lent = self.terminal.as_ref().filter(lends);
@@ -203,35 +204,35 @@ impl Group {
     }
 }
 
-/// Suspends the job that this process is in, until the user has it go on. Does nothing where no shell could do that: in the
-/// group of the session's leader.
+/// Suspends the job of this process, until the user resumes it. Does nothing in the group of the session's leader, where no shell
+/// could resume it.
 pub(super) fn suspend() {
     if getsid(None) != Ok(getpgrp()) {
-        // All of them, as by Ctrl-Z: the shell waits for the last one.
+        // All of the job, as by Ctrl-Z: the shell waits for its last process.
         let _ = killpg(getpgrp(), Signal::SIGSTOP);
-        // Another thread may have been stopped first.
+        // The system may have stopped another thread first.
         clock::pause(STOPPED_WITHIN);
     }
 }
 
-/// Makes that group the one in the foreground of the terminal.
+/// Brings that group to the foreground of the terminal.
 fn give_terminal(terminal: &File, group: Pid) {
-    // A process in the background may do so only with this signal blocked.
+    // A process in the background may do so only while it blocks this signal.
     let stops = SigSet::from_iter([Signal::SIGTTOU]);
     let _ = stops.thread_block();
     let _ = tcsetpgrp(terminal, group);
     let _ = stops.thread_unblock();
 }
 
-/// Sends the group a signal, and wakes it: a suspended process handles a signal only once it goes on. Returns true if a process of
-/// the group gets it.
+/// Sends the group a signal, and wakes it: a suspended process handles a signal only after it is resumed. Returns true if a process
+/// of the group gets it.
 pub(super) fn end_group(leader: Pid, signal: Signal) -> bool {
     let sent = killpg(leader, signal);
     let _ = killpg(leader, Signal::SIGCONT);
     sent.is_ok()
 }
 
-/// Names what lives of the group and takes no signal from this user, and says how to end it.
+/// Names the living processes of the group that take no signal from this user, and a way to end them.
 pub(super) fn out_of_reach(leader: Pid) -> Option<String> {
     let names = members::out_of_reach(leader)?;
     Some(format!(
@@ -244,14 +245,14 @@ fn cannot_start(error: impl Display) -> Failure {
     Failure::own(format!("the command cannot be started: {error}"))
 }
 
-/// The program that runs, under whatever name.
+/// The path of this program, independent of its name.
 pub(super) fn this_program() -> io::Result<PathBuf> {
-    // By a link: `killall quorlock` goes by the file's name, and must not end the watchdog along with the keeper.
+    // The link hides the file's name from `killall quorlock`, which must not end the watchdog along with the keeper.
     let link = Path::new("/proc/self/exe");
     if link.exists() { Ok(link.to_owned()) } else { std::env::current_exe() }
 }
 
-/// Waits until the keeper has everything ready, and becomes the command.
+/// Waits until the keeper is ready, and becomes the command.
 pub(crate) fn exec(options: &Exec) -> Result<u8, Failure> {
     let mut told = [0];
     let pipe = File::open(format!("/dev/fd/{}", options.pipe));
@@ -259,16 +260,16 @@ pub(crate) fn exec(options: &Exec) -> Result<u8, Failure> {
     if (read, told) != (1, [GO_ON]) {
         return Err(Failure::own("the keeper of the lock was killed; the command does not begin"));
     }
-    // This one is closed when the command begins.
+    // Closed by the system when the command begins.
     let begins = File::options().write(true).open(format!("/dev/fd/{}", options.begins));
     let mut begins = begins.map_err(Failure::own)?;
-    // They are nothing that the command should have.
+    // The command must not inherit these pipes.
     let _ = (close(options.pipe), close(options.begins));
     let (program, arguments) =
         options.command.split_first().ok_or_else(|| Failure::own("there is no command to run"))?;
     let mut command = Command::new(program);
     command.args(arguments);
-    // The keeper may have been killed. Then the watchdog ends the command.
+    // An error means that the keeper was killed. Then the watchdog ends the command.
     let _ = begins.write(&[BEGINS]);
     let error = command.exec();
     let _ = begins.write(&[CANNOT]);

@@ -25,45 +25,45 @@ use crate::options::{OnAsked, OnLost};
 use crate::signals::{self, ENDING};
 use crate::tell::tell;
 
-/// How often it looks whether the lock was renewed.
+/// Interval at which the keeper checks if the lock was renewed.
 const LOOKS: Duration = Duration::from_millis(250);
 
-/// How often it looks whether the process has ended that was to become the command.
+/// Interval at which the keeper checks for the end of a process that was to become the command.
 const LOOKS_AT_START: Duration = Duration::from_millis(20);
-/// How long the masters may take to say who holds a lock that was lost, once the command has ended.
+/// Time limit for the masters to name the holder of a lock that was lost, once the command has ended.
 const SAID_WITHIN: Duration = Duration::from_secs(1);
-/// A command that ends within this time of a signal has ended because of it.
+/// A command that ends within this time after a signal has ended because of it.
 const ENDS_SOON: Duration = Duration::from_secs(10);
-/// A command that runs for less does not listen for requests: that costs a connection to each master.
+/// A command that runs for less time does not listen for requests, since that costs a connection to each master.
 const LISTENS_AFTER: Duration = Duration::from_secs(1);
-/// How long others of the command's group may take to end until it says that it waits for them.
+/// Time that other processes of the command's group have to end before the keeper reports that it waits for them.
 const END_WITHIN: Duration = Duration::from_secs(1);
 
-/// What is run under the lock.
+/// The command that runs under the lock, and the options that concern it.
 #[derive(Debug)]
 pub(super) struct Job<'a> {
     pub(super) client: &'a Quorlock,
     pub(super) command: &'a [OsString],
     pub(super) name: &'a OsStr,
-    /// The names of the lock, in quotes, and the lock, whatever its kind is.
+    /// The names of the lock, in quotes, and the lock independent of its kind.
     pub(super) shown: &'a str,
     pub(super) any_kind: &'a MultiMutex,
-    /// From SIGTERM to SIGKILL; `None`: a part of the validity.
+    /// Time from SIGTERM to SIGKILL; `None`: a part of the validity.
     pub(super) grace: Option<Duration>,
     pub(super) on_lost: OnLost,
     pub(super) on_asked: OnAsked,
-    /// A command that fails gives the lock back without the minimum.
+    /// True if a command that fails gives the lock back before the minimum time is over.
     pub(super) frees_failed: bool,
     /// Variables of the environment that the command does not inherit.
     pub(super) secrets: Vec<&'static str>,
-    /// With that the watchdog gives the lock back, if this process is killed.
+    /// The data with which the watchdog gives the lock back, if this process is killed.
     pub(super) gives_back: Option<GivesBack>,
-    /// The lock is a term of a leader, whose number the command is told.
+    /// True if the lock is a term of a leader. The command gets the number of the term.
     pub(super) is_elected: bool,
 }
 
 impl Job<'_> {
-    /// Runs the command under that lock, and gives it back. Returns how the command has ended.
+    /// Runs the command under that lock, and gives the lock back. Returns the end of the command.
     pub(super) fn run<G: LockGuard>(
         &self,
         guard: G,
@@ -72,7 +72,7 @@ impl Job<'_> {
         self.run_once(guard, signals).0
     }
 
-    /// The same. Also returns whether that was the last time: a signal came that ends it all, or the command cannot be run.
+    /// The same. Also returns true if that was the last run: a signal came that ends it all, or the command cannot be run.
     pub(super) fn run_once<G: LockGuard>(
         &self,
         guard: G,
@@ -106,12 +106,12 @@ impl Job<'_> {
         }
         let (lost, end) = (guard.lost().clone(), end?);
         let unlocked = guard.unlock();
-        // A loss that the release has found.
+        // The release may have found a loss.
         lost.try_iter().for_each(|reason| kept.handle_lost(reason));
         kept.outcome(end, unlocked)
     }
 
-    /// Starts the command, which waits until somebody watches over it.
+    /// Starts the command, which waits until the watchdog watches over it.
     fn start(&self, guard: &impl LockGuard) -> Result<Kept<'_>, Failure> {
         let grace = grace_within(self.grace, self.on_lost, guard.remaining());
         // A term that was granted late has too little time left; the next one has more.
@@ -164,39 +164,39 @@ struct Kept<'a> {
     held: Option<Held>,
     /// The question to the masters, once the lock is lost.
     lookup: Lookup,
-    /// The library has said so.
+    /// True once the library has reported the loss.
     is_lost: bool,
-    /// The library has warned that too few masters confirm its renewals, and the lock has not recovered since.
+    /// True after the library has warned that too few masters confirm its renewals, until the lock recovers.
     is_unconfirmed: bool,
-    /// The library may still tell something of a risk, and of requests to give the lock up.
+    /// True while the library may still report risks, and requests to give the lock up.
     hears_of_risk: bool,
     hears_asks: bool,
-    /// Why the command was ended, or is left to run without the lock.
+    /// The reason for which the command was ended, or goes on without the lock.
     why: Option<Why>,
-    /// By a SIGTERM to this process, which was passed on.
+    /// True if this process got SIGTERM, and passed it on.
     was_terminated: bool,
-    /// When it was told so last by any signal that ends programs, and whether it has ended soon after that. Some take SIGHUP for
-    /// something else.
+    /// Time of the last signal that was passed on to end the command, and true if the command has ended soon after that. Some
+    /// programs do not end at SIGHUP.
     told_to_end_at: Option<Time>,
     was_told_to_end: Option<bool>,
-    /// When it got SIGTERM because somebody asks for the lock, and whether it has ended soon after that.
+    /// Time of the SIGTERM for a request to give the lock up, and true if the command has ended soon after that.
     asked_to_end_at: Option<Time>,
     ends_as_asked: Option<bool>,
-    /// A signal came that was to end all of it.
+    /// True if a signal came that was to end all of it.
     was_told: bool,
-    /// Why nobody watches over the command any more. It was killed.
+    /// The reason for which no watchdog watches over the command any more. The command was killed.
     unwatched: Option<Failure>,
-    /// Since when others of its group go on although the command has ended, and when to look for them again.
+    /// Time since which other processes of the group go on after the end of the command, and the time of the next check for them.
     others_since: Option<Time>,
     look_at_others: Time,
-    /// The words about the lock that the user was told beside them.
+    /// The state of the lock in the last report about those processes.
     told_of_others: Option<&'static str>,
-    /// This process did not go on in time.
+    /// True if this process was stuck, and the watchdog ended the command.
     was_ended_by_watchdog: bool,
 }
 
 impl Kept<'_> {
-    /// Waits for the end of the command, and brings it about where the lock makes that necessary.
+    /// Waits for the end of the command, and ends it if the lock requires that.
     fn keep(&mut self, guard: &impl LockGuard, signals: &Receiver<Signal>) -> Result<End, Failure> {
         let started = self.first_watchdog(guard);
         let told_before = signals::that_came_to_end();
@@ -227,7 +227,7 @@ impl Kept<'_> {
             let wait = self.step(now, valid_until, guard.ends_by_max_hold()).min(most);
             let kill_at = self.ending.kill_at();
             if watchdog.as_mut().is_some_and(|it| it.tell(valid_until, kill_at).is_err()) {
-                // It was killed, or is suspended. One that has never watched cannot be started.
+                // The watchdog was killed, or is suspended. One that has never watched cannot be replaced.
                 let has_watched = watchdog.as_ref().is_some_and(|it| it.watches);
                 watchdog.take().into_iter().for_each(Watchdog::dismiss);
                 let another = if has_watched {
@@ -238,7 +238,7 @@ impl Kept<'_> {
                 watchdog = match another.map_err(cannot_be_watched) {
                     Ok(watchdog) => Some(watchdog),
                     Err(failure) => {
-                        // Without one the command could be left behind.
+                        // Without a watchdog the command could outlive the lock.
                         self.unwatched = Some(failure);
                         self.end_by(Signal::SIGKILL);
                         None
@@ -253,7 +253,7 @@ impl Kept<'_> {
             let said = self.lookup.said();
             select! {
                 recv(signals) -> signal => match signal {
-                    // Also to a command that is suspended.
+                    // This includes a command that is suspended.
                     Ok(signal) if ENDING.contains(&signal) => self.pass_on(signal),
                     Ok(Signal::SIGCHLD | Signal::SIGXFSZ) | Err(_) => {}
                     Ok(signal) => self.group.signal(signal),
@@ -276,7 +276,7 @@ impl Kept<'_> {
         self.unwatched.take().map_or(Ok(end), Err)
     }
 
-    /// The process that was to become the command ends, and nothing of the command has run.
+    /// Kills the process that was to become the command. Nothing of the command has run.
     fn does_not_begin(&mut self) {
         self.group.end_by(Signal::SIGKILL);
         while !matches!(self.group.state(), GroupState::Ended(_)) {
@@ -284,13 +284,13 @@ impl Kept<'_> {
         }
     }
 
-    /// Tells the command to end, as this process was told.
+    /// Passes on a signal that was to end this process.
     fn pass_on(&mut self, signal: Signal) {
-        // The rest of a command that has ended had its chance.
+        // After the end of the command itself, the rest of its group gets SIGKILL: it had its chance.
         let signal = if self.others_since.is_some() { Signal::SIGKILL } else { signal };
         self.look_at_others = Time::now();
         self.was_terminated |= signal == Signal::SIGTERM;
-        // Some programs take SIGHUP for something else, and go on.
+        // Some programs do not end at SIGHUP.
         self.was_told |= signal != Signal::SIGHUP;
         self.told_to_end_at = Some(Time::now());
         self.end_by(signal);
@@ -301,10 +301,10 @@ impl Kept<'_> {
         self.tell_if_out_of_reach(self.kept());
     }
 
-    /// The command has ended. Returns false while others of its group go on that were to end like the command: whoever gets the
-    /// lock would meet them. Processes that it leaves in the background when it ends by itself are not waited for. Nor are they
-    /// after Ctrl-C, Ctrl-\ and the end of the terminal: a shell, or `nohup`, has these ignored by what is put there. But what
-    /// could not be told is waited for after any of them.
+    /// Returns true if the command has ended, and all of its group that was to end. The next holder of the lock would meet
+    /// processes that go on. Processes that the command leaves in the background when it ends by itself are not waited for. After
+    /// Ctrl-C, Ctrl-\ and the end of the terminal they are not waited for either, since a shell or `nohup` makes background
+    /// processes ignore these signals. But processes that this user cannot signal are waited for in each of these cases.
     fn has_ended_wholly(&mut self, now: Time) -> bool {
         let is_ended = self.ending.has_begun() && self.job.on_lost != OnLost::Warn;
         let told_at = self.told_to_end_at;
@@ -331,7 +331,7 @@ impl Kept<'_> {
             None => {
                 self.group.take_terminal_back();
                 if is_ended {
-                    // They have not heeded the signal, or it was not for them.
+                    // They have ignored the signal, or did not get it.
                     self.group.end_by(Signal::SIGKILL);
                 }
                 self.others_since = Some(now);
@@ -352,7 +352,7 @@ impl Kept<'_> {
         }
     }
 
-    /// Says what goes on although it was told to end, and what becomes of the `lock`: once for each of these.
+    /// Reports processes that go on although they were to end, and the state of the `lock`: once for each state.
     fn tell_of_others(&mut self, lock: &'static str) {
         if self.told_of_others == Some(lock) {
             return;
@@ -363,12 +363,12 @@ impl Kept<'_> {
         }
     }
 
-    /// The library has found that the lock is lost.
+    /// Handles a loss that the library has found.
     fn handle_lost(&mut self, reason: LossReason) {
         self.why = Some(Why::after(self.why, reason));
     }
 
-    /// The library has told that the lock is at risk, or not any more; `None`: it tells nothing more.
+    /// Handles a report of the library that the lock is at risk, or has recovered; `None`: there are no more reports.
     fn handle_risk(&mut self, risk: Option<&Risk>) {
         self.hears_of_risk = risk.is_some();
         if let Some(risk) = risk {
@@ -381,7 +381,7 @@ impl Kept<'_> {
         }
     }
 
-    /// Somebody asks for the lock; `None`: nobody can any more. It is given up once all of the command has ended.
+    /// Handles a request for the lock; `None`: there are no more requests. The lock is given up once all of the command has ended.
     fn handle_asked(&mut self, request: Option<&ReleaseRequest>) {
         self.hears_asks = request.is_some();
         let Some(request) = request else { return };
@@ -396,7 +396,7 @@ impl Kept<'_> {
         }
     }
 
-    /// The masters have said who holds a lock that is lost, or have not.
+    /// Handles the masters' answer to the question for the holder of a lost lock; `None`: there is no answer.
     fn handle_said(&mut self, said: Option<Said>) {
         self.lookup.taken();
         match said {
@@ -413,7 +413,7 @@ impl Kept<'_> {
         }
     }
 
-    /// Does what is to be done now. Returns for how long there is nothing else to do.
+    /// Does everything that is due. Returns the time until the next check.
     fn step(&mut self, now: Time, valid_until: Time, ends_by_max_hold: bool) -> Duration {
         let step = self.ending.poll(now, valid_until, self.is_lost);
         if let Step::Wait(until) = step {
@@ -445,14 +445,14 @@ impl Kept<'_> {
                 self.tell_if_out_of_reach(why.in_short());
             }
         }
-        // Not again behind the SIGTERM.
+        // Not asked again at the SIGKILL after a SIGTERM.
         if why != Why::MaxHold && (step != Step::Kill || self.job.on_lost == OnLost::Kill) {
             self.lookup.ask();
         }
         Duration::ZERO
     }
 
-    /// Returns the end of `quorlock run`, where the command has ended so, and the lock was given back with that result.
+    /// Returns the end of `quorlock run`, given the end of the command and the result of the release.
     fn outcome(&self, end: End, unlocked: Result<(), Error>) -> Result<End, Failure> {
         let was_ended = self.ending.has_begun() || self.was_ended_by_watchdog;
         let found = match unlocked {
@@ -475,7 +475,7 @@ impl Kept<'_> {
             (None, None) => return Ok(end),
         };
         if on_lost == OnLost::Warn {
-            // It was told when it was so, if the command ran on after that.
+            // It was reported at the time of the loss, if the command ran on after that.
             if !self.ending.has_begun() {
                 tell(what);
             }
@@ -489,7 +489,7 @@ impl Kept<'_> {
         Watchdog::start(group, self.grace, on_lost, self.held.as_ref())
     }
 
-    /// The watchdog that is there before the command begins, with time left for its end.
+    /// Starts the watchdog, before the command begins. Fails if too little time is left to end the command.
     fn first_watchdog(&self, guard: &impl LockGuard) -> Result<Watchdog, Failure> {
         let mut watchdog = self.watchdog().map_err(cannot_be_watched)?;
         let time = || guard.remaining().saturating_sub(self.grace + MARGIN);
@@ -510,7 +510,7 @@ impl Kept<'_> {
     }
 }
 
-/// The grace time with a lock that is valid for so long after each renewal.
+/// Returns the grace time for a lock with that validity after each renewal.
 pub(super) fn grace_within(
     grace: Option<Duration>,
     on_lost: OnLost,
@@ -519,7 +519,7 @@ pub(super) fn grace_within(
     if on_lost == OnLost::Warn {
         return Ok(Duration::ZERO);
     }
-    // A renewal is made when a third of the TTL is over. Before that is late, nothing must begin.
+    // A renewal is due when a third of the TTL is over. The end of the command must not begin before that renewal is late.
     let most = (validity * 11 / 20).checked_sub(MARGIN).filter(|most| !most.is_zero());
     let ms = Duration::as_millis;
     match (grace, most) {
@@ -539,7 +539,8 @@ pub(super) fn grace_within(
     }
 }
 
-/// How long before the end of such a lock the user is warned, so that it is before SIGTERM; `None`: by default.
+/// Returns the time before the end of the lock at which the user is warned, so that the warning precedes SIGTERM; `None`: the
+/// default.
 pub(super) fn warned_before(grace: Duration, validity: Duration) -> Option<Duration> {
     let before_sigterm = grace + MARGIN + validity / 10;
     (before_sigterm > validity / 3).then_some(before_sigterm)
@@ -553,7 +554,7 @@ fn cannot_be_watched(error: io::Error) -> Failure {
 mod tests {
     use super::*;
 
-    /// The library counts up to half of the validity.
+    /// The library limits the margin to half of the validity.
     #[test]
     fn the_user_is_warned_before_the_command_is_told_to_end() {
         let ms = Duration::from_millis;

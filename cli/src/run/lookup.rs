@@ -1,4 +1,4 @@
-//! The question who holds the lock, which others than its waiter and its keeper ask.
+//! The question for the holder of a lock, asked on another thread than the one that waits for the lock or keeps it.
 
 use quorlock::crossbeam_channel::{Receiver, bounded, never};
 use quorlock::{Error, HolderReport, MultiMutex};
@@ -7,11 +7,11 @@ use crate::clock;
 
 pub(super) type Said = Result<HolderReport, Error>;
 
-/// Asks the masters on a thread of its own: an answer takes as long as they have for it, and neither the lock nor a signal
-/// waits for that. There is one question at a time.
+/// Asks the masters on a thread of its own, since an answer may take as long as their time limit. Neither the lock nor a signal
+/// waits for it. There is one question at a time.
 #[derive(Debug)]
 pub(super) struct Lookup {
-    /// Whatever the kind of the lock is: the masters say who has its names.
+    /// A lock of any kind: the masters report the holders of its names.
     lock: MultiMutex,
     said: Receiver<Said>,
     is_asking: bool,
@@ -28,7 +28,7 @@ impl Lookup {
         }
         let (answers, said) = bounded(1);
         let lock = self.lock.clone();
-        // Without a thread there is no answer, and the channel has ended.
+        // Without a thread, the channel is closed and there is no answer.
         let _ = clock::spawn("holder", move || _ = answers.send(lock.holder()));
         (self.said, self.is_asking) = (said, true);
     }
@@ -37,12 +37,12 @@ impl Lookup {
         self.is_asking
     }
 
-    /// Gets the answer, which is then to be [taken](Self::taken).
+    /// Returns the channel with the answer. [`taken`](Self::taken) must be called after the answer.
     pub(super) fn said(&self) -> Receiver<Said> {
         self.said.clone()
     }
 
-    /// The answer was received, or there is none.
+    /// Ends the question: the answer was received, or there is none.
     pub(super) fn taken(&mut self) {
         (self.said, self.is_asking) = (never(), false);
     }

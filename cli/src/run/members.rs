@@ -1,4 +1,4 @@
-//! The system's list of processes: which are left of a command's group, and which of them this user may not end.
+//! The system's list of processes: those that are left of a command's group, and those that this user may not end.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -10,27 +10,27 @@ use nix::sys::signal::{Signal, kill, killpg};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
-/// So many are named at most.
+/// Maximum number of processes that are named.
 const NAMED: usize = 5;
 
-/// How many fields are between the group of a process and the number of its threads, and between that and the time when it began.
+/// Number of fields from the group of a process to the number of its threads, and from there to its start time.
 const THREADS: usize = 14;
 const BEGUN: usize = 1;
 
-/// When the list is read again after that time of waiting: it costs the more, the more processes there are.
+/// Time until the list is read again, after that time of waiting. Reading takes longer, the more processes there are.
 pub(super) fn next_look(waited: Duration) -> Duration {
     (waited / 4).clamp(Duration::from_millis(20), Duration::from_secs(1))
 }
 
-/// A process, by the system's list.
+/// A process in the system's list.
 struct Process {
     pid: Pid,
     parent: Pid,
     group: Pid,
     user: u32,
-    /// It has not ended. One that has stays listed until its parent has asked for its end, which it may never do.
+    /// True if it has not ended. An ended process stays listed until its parent has reaped it, which may never happen.
     lives: bool,
-    /// When it began, in some unit. A later process with its id has begun later.
+    /// Its start time, in some unit. A later process with the same id has a later one.
     begun: String,
 }
 
@@ -38,7 +38,7 @@ impl Process {
     fn of(folder: &Path) -> Option<Self> {
         let pid = folder.file_name()?.to_str()?.parse().ok()?;
         let stat = fs::read_to_string(folder.join("stat")).ok()?;
-        // The name in the brackets may have brackets and blanks of its own.
+        // The name in the brackets may contain brackets and blanks.
         let (_, fields) = stat.rsplit_once(')')?;
         let mut fields = fields.split_whitespace();
         let state = fields.next()?;
@@ -51,40 +51,41 @@ impl Process {
             parent,
             group,
             user: fs::metadata(folder).ok()?.uid(),
-            // Its first thread may have ended before the others.
+            // The first thread may have ended before the others.
             lives: !matches!(state, "Z" | "X") || !matches!(threads, "0" | "1"),
             begun,
         })
     }
 }
 
-/// The process that leads a group, for one that is not its parent: it may have left the group, and its id may be another one's.
+/// The leader of a group, for a process that is not its parent. The leader may have left the group, and its id may belong to
+/// another process by now.
 pub(super) struct Leader {
     pid: Pid,
-    /// `None`: the system does not list it.
+    /// Its start time; `None`: the system does not list it.
     begun: Option<String>,
 }
 
 impl Leader {
-    /// Of a group that has just been started.
+    /// Returns the leader of a group that has just been started.
     pub(super) fn of(group: Pid) -> Self {
         let listed = Process::of(&Path::new("/proc").join(group.to_string()));
         Self { pid: group, begun: listed.map(|it| it.begun) }
     }
 
-    /// It has left its group, and lives.
+    /// Returns the leader if it has left its group, and lives.
     fn outside(&self) -> Option<Process> {
         let listed = Process::of(&Path::new("/proc").join(self.pid.to_string()))?;
         (Some(&listed.begun) == self.begun.as_ref() && listed.lives && listed.group != self.pid)
             .then_some(listed)
     }
 
-    /// Returns true if it lives outside of its group.
+    /// Returns true if the leader lives outside of its group.
     pub(super) fn is_outside(&self) -> bool {
         self.outside().is_some()
     }
 
-    /// Sends it a signal, and wakes it, if it lives outside of its group. Returns true if it gets it.
+    /// Sends the leader a signal, and wakes it, if it lives outside of its group. Returns true if it got the signal.
     pub(super) fn end_outside(&self, signal: Signal) -> bool {
         let sent = self.is_outside() && kill(self.pid, signal).is_ok();
         if sent {
@@ -94,8 +95,8 @@ impl Leader {
     }
 }
 
-/// Asks for the ends of those of the group that this process was given as orphans, wherever the system lists them. Not before the
-/// end of the group's leader is known.
+/// Reaps the processes of the group that this process was given as orphans. Called only after the end of the group's leader is
+/// known.
 pub(super) fn reap(group: Pid) {
     let group = Pid::from_raw(-group.as_raw());
     let ended = |status| status != WaitStatus::StillAlive;
@@ -108,21 +109,21 @@ pub(super) fn is_left(group: Pid) -> bool {
         return false;
     }
     let members = listed(group);
-    // Where the system lists none of them, or not those of other users, nobody can say whether they live.
+    // If the system lists none of them, or hides those of other users, they count as living.
     members.is_empty() || members.iter().any(|member| member.lives) || are_others_hidden()
 }
 
-/// Returns true if the system lists the processes of other users for themselves alone (`hidepid`).
+/// Returns true if the system lists the processes of other users for those users alone (`hidepid`).
 fn are_others_hidden() -> bool {
     fs::read("/proc/1/stat").is_err()
 }
 
-/// Names the processes of the group that live; `None`: none is listed.
+/// Names the living processes of the group; `None`: none is listed.
 pub(super) fn living(group: Pid) -> Option<String> {
     names(listed(group).iter().filter(|member| member.lives))
 }
 
-/// Names those that live and take no signal from this user; `None`: there is none.
+/// Names the living processes that take no signal from this user; `None`: there is none.
 pub(super) fn out_of_reach(group: Pid) -> Option<String> {
     let members = listed(group);
     let refuses = |member: &&Process| member.lives && kill(member.pid, None) == Err(Errno::EPERM);
@@ -143,7 +144,7 @@ fn names<'a>(members: impl Iterator<Item = &'a Process>) -> Option<String> {
         .then(|| format!("{what} {}{more}", names[..names.len().min(NAMED)].join(", ")))
 }
 
-/// The children of that process that have ended, and whose end nobody has asked for.
+/// Returns the children of that process that have ended and were not reaped.
 pub(super) fn ended_children(parent: Pid) -> Vec<Pid> {
     let ended = all().filter(|it| it.parent == parent && !it.lives);
     ended.map(|it| it.pid).collect()
@@ -154,7 +155,7 @@ fn listed(group: Pid) -> Vec<Process> {
     all().filter(|it| it.group == group).collect()
 }
 
-/// All processes, where the system has a folder for each.
+/// Returns all processes, on systems with a folder for each.
 fn all() -> impl Iterator<Item = Process> {
     let folders = fs::read_dir("/proc").into_iter().flatten().flatten();
     folders.filter_map(|folder| Process::of(&folder.path()))

@@ -1,4 +1,4 @@
-//! The words that a user hears of the wait for a lock, and how often.
+//! The messages to a user about the wait for a lock, and their frequency.
 
 use std::mem::{self, Discriminant};
 use std::time::Duration;
@@ -8,20 +8,20 @@ use quorlock::{Error, ErrorKind, HeldAs, HolderReport, LockState, NodeStats};
 use crate::clock::Time;
 use crate::tell::seconds;
 
-/// How often the line on a terminal is written anew.
+/// Interval at which the line on a terminal is rewritten.
 const TICK: Duration = Duration::from_secs(1);
-/// The masters are asked who holds the lock when the wait is twice as long as the last time, but no more often than the first
-/// of these, and no less often than the second.
+/// Bounds of the interval at which the masters are asked for the holder. The wait doubles from one question to the next, within
+/// these bounds.
 const ASKS: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(30));
-/// How often a line of its own says that nothing has changed.
+/// Interval at which a message repeats that nothing has changed.
 const REMINDS: Duration = Duration::from_secs(60);
-/// How long the wait goes on without a word where somebody has to do something, and nobody watches.
+/// Time of silence without a terminal or log, until a problem is reported that somebody has to solve.
 const TELLS_NOBODY_AFTER: Duration = Duration::from_secs(10);
 
-/// The readers of these words.
+/// The readers of the messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Audience {
-    /// Nobody: only what somebody has to do something about is told.
+    /// Nobody: only problems that somebody has to solve are reported.
     Nobody,
     /// A user at a terminal.
     Terminal,
@@ -32,23 +32,23 @@ pub(super) enum Audience {
 /// The reason for which the lock is not granted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Obstacle {
-    /// Nothing is known of any.
+    /// No obstacle is known.
     Unknown,
-    /// Too few of the masters have a say: not these.
+    /// Too few masters can vote. `away` are those that cannot.
     Outage { away: Vec<Away>, masters: usize },
-    /// Too many masters may have forgotten locks: they grant some in that time.
+    /// Too many masters may have forgotten locks. They grant some after that time.
     Quarantine { ready_in: Duration },
-    /// These owners have it, and so many others.
+    /// These owners have the lock, and that number of others.
     Held { owners: Vec<String>, others: usize },
-    /// It was given back, and the masters keep it for that time.
+    /// The lock was given back, and the masters keep it until that time.
     Kept { owner: String, until: Time },
-    /// Too few masters say who has it.
+    /// Too few masters report the owner.
     Unclear,
-    /// Holders of permits have been told of another number of them.
+    /// The holders of permits have another number of permits in their options.
     OtherPermits { there: u32, here: u32 },
 }
 
-/// A master without a say.
+/// A master that cannot vote.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Away {
     node: String,
@@ -56,12 +56,12 @@ pub(super) struct Away {
 }
 
 impl Away {
-    /// All that this client knows of.
+    /// Returns all such masters that this client knows of.
     pub(super) fn all(masters: &[NodeStats]) -> Vec<Self> {
         masters.iter().filter_map(Self::of).collect()
     }
 
-    /// `None`: it has one.
+    /// `None`: the master can vote.
     fn of(master: &NodeStats) -> Option<Self> {
         let why = match (&master.fault, master.connected) {
             (Some(fault), _) => fault.clone(),
@@ -71,7 +71,7 @@ impl Away {
         Some(Self { node: master.node.clone(), why })
     }
 
-    /// The masters, each reason once.
+    /// Describes the masters, grouped by reason.
     pub(super) fn told(all: &[Self], masters: usize) -> String {
         let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
         for Self { node, why } in all {
@@ -86,16 +86,16 @@ impl Away {
     }
 }
 
-/// So many owners of a lock are named.
+/// Maximum number of owners of a lock that are named.
 const OWNERS: usize = 2;
 
 impl Obstacle {
-    /// The obstacle that the masters have told of at `now`, to a caller of a semaphore with so many permits, or of another lock.
+    /// The obstacle in the masters' answer at `now`. `permits` is the caller's number for a semaphore; other locks have none.
     pub(super) fn of(said: &Result<HolderReport, Error>, permits: Option<u32>, now: Time) -> Self {
         let report = match said {
             Ok(report) => report,
             Err(error) if error.kind() == ErrorKind::NoQuorum => return Self::Unclear,
-            // This user may not ask.
+            // This user has no right to ask.
             Err(_) => return Self::Unknown,
         };
         if let Some(here) = permits
@@ -118,12 +118,12 @@ impl Obstacle {
         }
     }
 
-    /// Returns whether this is another obstacle than that one, and not the same at another time.
+    /// Returns true if this is another obstacle than `before`, and not only another time of the same one.
     fn is_news_after(&self, before: &Self) -> bool {
         match (self, before) {
             (Self::Quarantine { .. }, Self::Quarantine { .. }) => false,
             (Self::Kept { owner, .. }, Self::Kept { owner: before, .. }) => owner != before,
-            // The words of a fault may change with each try.
+            // The text of a fault may change with each attempt.
             (Self::Outage { away, .. }, Self::Outage { away: before, .. }) => {
                 !away.iter().map(|it| &it.node).eq(before.iter().map(|it| &it.node))
             }
@@ -132,7 +132,7 @@ impl Obstacle {
     }
 }
 
-/// The number of permits that holders have given, if it is not `here`.
+/// Returns the number of permits in the holders' options, if it is not `here`.
 pub(super) fn other_permits(report: &HolderReport, here: u32) -> Option<u32> {
     let answers = report.names.iter().flat_map(|name| &name.nodes);
     let mut held_as = answers.filter_map(|node| node.answer.as_ref().ok()?.held_as);
@@ -142,10 +142,10 @@ pub(super) fn other_permits(report: &HolderReport, here: u32) -> Option<u32> {
     })
 }
 
-/// The label of an owner text, which says whose it is, in quotes. The random part behind it is for programs.
+/// The label of an owner, in quotes. It identifies the owner; the random part behind it is meant for programs.
 fn label(owner: &str) -> String {
     let label = owner.rsplit_once('#').map_or(owner, |(label, _)| label);
-    // A candidate for a leadership has its value there.
+    // The label of a candidate in an election contains its value.
     let label = label.rsplit_once("#value=").map_or(label, |(label, _)| label);
     format!("\"{}\"", if label.is_empty() { owner } else { label })
 }
@@ -159,23 +159,23 @@ pub(super) enum Word {
     Message(String),
 }
 
-/// The wait for one lock, as it is told.
+/// The messages about the wait for one lock.
 #[derive(Debug)]
 pub(super) struct News {
     /// The lock, in quotes.
     lock: String,
     begun: Time,
-    /// When the line is written again.
+    /// Time at which the line is rewritten.
     tick_at: Time,
-    /// When the masters are to be asked again.
+    /// Time of the next question to the masters.
     ask_at: Time,
-    /// Their last answer.
+    /// The masters' last answer.
     said: Obstacle,
-    /// The last text in a line of its own, and when it was written.
+    /// The last message, and its time.
     told: Option<(Obstacle, Time)>,
-    /// The obstacles that were told although nobody watches.
+    /// The obstacles that were reported although nobody watches.
     told_nobody: Vec<Discriminant<Obstacle>>,
-    /// The permits of the semaphore that the caller waits for.
+    /// The number of permits of the semaphore that the caller waits for.
     permits: Option<u32>,
 }
 
@@ -194,15 +194,15 @@ impl News {
         }
     }
 
-    /// Returns for how long there is nothing to do.
+    /// Returns the time until the next action.
     pub(super) fn wait(&self, now: Time) -> Duration {
         self.tick_at.since(now)
     }
 
-    /// Returns whether the masters are to be asked now who has the lock: if somebody hears of it, and nothing else is in the way.
+    /// Returns true if the masters are to be asked now for the holder: if somebody sees the answer, and no other obstacle is known.
     pub(super) fn asks(&mut self, now: Time, audience: Audience, seen: &Obstacle) -> bool {
         let is_due = now >= self.ask_at;
-        // A difference of permits is told in any case.
+        // A difference of permits is reported in any case.
         let hears = audience != Audience::Nobody
             || self.permits.is_some() && now.since(self.begun) >= TELLS_NOBODY_AFTER;
         if !is_due || !hears || *seen != Obstacle::Unknown {
@@ -212,7 +212,7 @@ impl News {
         true
     }
 
-    /// The masters have answered. It is told at once.
+    /// Handles the masters' answer. It is shown at once.
     pub(super) fn handle_said(&mut self, said: &Result<HolderReport, Error>, now: Time) {
         self.handle_obstacle(Obstacle::of(said, self.permits, now), now);
     }
@@ -222,7 +222,7 @@ impl News {
         self.tick_at = self.tick_at.min(now);
     }
 
-    /// Returns what is to be told at `now`, where this process itself has `seen` an obstacle or not.
+    /// Returns the text that is due at `now`. `seen` is the obstacle that this process itself has seen, or `Unknown`.
     pub(super) fn poll(&mut self, now: Time, audience: Audience, seen: Obstacle) -> Option<Word> {
         if now < self.tick_at {
             return None;
@@ -232,7 +232,7 @@ impl News {
         let obstacle = if seen == Obstacle::Unknown { self.said.clone() } else { seen };
         let text = self.text(&obstacle, now);
         match audience {
-            // The reasons have no room on the line, which is as long as the terminal is wide.
+            // The reasons do not fit on the line, which is as long as the terminal is wide.
             Audience::Terminal if self.is_new_outage(&obstacle) => {
                 self.told = Some((obstacle, now));
                 Some(Word::Message(text))
@@ -268,14 +268,14 @@ impl News {
         matches!(obstacle, Obstacle::Outage { .. }) && is_news()
     }
 
-    /// An outage without its reasons.
+    /// Describes an outage without its reasons.
     fn in_short(&self, obstacle: &Obstacle, now: Time) -> Option<String> {
         let Obstacle::Outage { away, masters } = obstacle else { return None };
         let waits = format!("waiting for {} for {}", self.lock, self.waited(now));
         Some(format!("{waits}: {} of {masters} masters cannot be used", away.len()))
     }
 
-    /// Returns how long the caller has waited, for a line about the end of that.
+    /// Returns the time for which the caller has waited, for a message at the end of the wait.
     pub(super) fn waited(&self, now: Time) -> String {
         seconds(now.since(self.begun))
     }
@@ -288,7 +288,7 @@ impl News {
                 format!("{waits}: {}", Away::told(away, *masters))
             }
             Obstacle::Quarantine { ready_in } => {
-                // A part of a second counts as one: at 0 s the lock would be there.
+                // Rounded up: the message must not say 0 s before the lock can be granted.
                 let ready_in = seconds(ready_in.saturating_add(Duration::from_millis(999)));
                 let when = format!("new or restarted masters grant locks in {ready_in}");
                 format!("waiting for {}: {when}", self.lock)
@@ -309,7 +309,7 @@ impl News {
     }
 }
 
-/// The words about a number of permits that is not the same everywhere.
+/// The message about a number of permits that is not the same everywhere.
 pub(super) fn permits_differ(lock: &str, there: u32, here: u32) -> String {
     format!(
         "{lock} has {there} permits for its holders, but {here} here (--permits); give it the same number \
@@ -339,7 +339,7 @@ mod tests {
         Obstacle::Outage { away: vec![away("redis://a"), away("redis://b")], masters: 3 }
     }
 
-    /// All that is told in that many seconds, looked at four times a second, with the second in which it is told.
+    /// Returns all texts in those seconds, polled four times a second, each with its second.
     fn told(
         news: &mut News,
         seconds: std::ops::Range<u64>,

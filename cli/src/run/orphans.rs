@@ -1,13 +1,12 @@
-//! The duty of the first process of a container: it is given the orphans of all others, and asks for the end of each, or they
-//! stay listed for ever.
+//! The duty of the first process of a container. The system gives it the orphans of all other processes, and it must reap them, or
+//! they stay listed for ever.
 
 use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::{Pid, getpid};
 
 use super::members;
 
-/// Asks for the ends of the orphans that this process has been given, if it is the first one. `ours`: its own children, whose
-/// ends are asked for elsewhere.
+/// Reaps the orphans that this process was given, if it is the first one. `ours` are its own children, which are reaped elsewhere.
 pub(super) fn reap(ours: impl IntoIterator<Item = Pid>) {
     let this = getpid();
     if this != Pid::from_raw(1) {

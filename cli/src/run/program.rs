@@ -1,4 +1,4 @@
-//! Whether a command can be run, before a lock is taken for it that `--min-hold` would keep.
+//! Checks that a command can be run, before a lock is taken for it that `--min-hold` would keep.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 use crate::exit::{CANNOT_RUN, Failure, NOT_FOUND};
 use crate::tell::quoted;
 
-/// Of the first line of a script, Linux reads so many bytes.
+/// Number of bytes of a script's first line that Linux reads.
 const LONGEST_LINE: u64 = 256;
 
-/// Makes sure that there is such a command, and that it can be run.
+/// Checks that there is such a command, and that it can be run.
 pub(super) fn find(command: &[OsString]) -> Result<(), Failure> {
     let program = command.first().map(OsString::as_os_str).unwrap_or_default();
     let is_line = command.len() == 1 && program.as_bytes().contains(&b' ');
@@ -33,7 +33,7 @@ fn find_program(program: &OsStr) -> Result<(), Failure> {
         (false, Some(path)) => {
             std::env::split_paths(&path).map(|folder| folder.join(program)).collect()
         }
-        // The system has a path of its own.
+        // The system uses a default path, which this process does not know.
         (false, None) => return Ok(()),
     };
     let can_run = |file: fs::Metadata| file.is_file() && file.permissions().mode() & 0o111 != 0;
@@ -45,9 +45,9 @@ fn find_program(program: &OsStr) -> Result<(), Failure> {
     Err(cannot_run(program, &why.into()))
 }
 
-/// Makes sure that the system knows how to run that file, as far as its beginning shows.
+/// Checks that the system can run that file, as far as the beginning of the file shows.
 fn check_start(program: &OsStr, file: &Path) -> Result<(), Failure> {
-    // What cannot be read may be run all the same.
+    // A file that this user cannot read may still be run.
     let Some(start) = start_of(file) else { return Ok(()) };
     match start.strip_prefix(b"#!") {
         Some(rest) => find_interpreter(program, rest),
@@ -66,9 +66,9 @@ fn start_of(file: &Path) -> Option<Vec<u8>> {
     Some(start)
 }
 
-/// Returns true if the beginning of a program says that it is for a kind of machine that this one neither is nor emulates. The
-/// system would refuse to run it, and the C library would have the shell read it instead. If emulators may be there that this
-/// process cannot see, as in a container, the answer is no.
+/// Returns true if the beginning of a program is for a kind of machine that this one neither is nor emulates. The system would
+/// refuse to run it, and the C library would have the shell read it instead. Returns false if there may be emulators that this
+/// process cannot see, as in a container.
 fn is_for_another_machine(start: &[u8]) -> bool {
     let Some(own) = start_of(Path::new(OWN_PROGRAM)) else { return false };
     let (Some(machine), Some(own)) = (machine(start), machine(&own)) else { return false };
@@ -76,7 +76,7 @@ fn is_for_another_machine(start: &[u8]) -> bool {
     machine != own && !runs && has_no_emulators()
 }
 
-/// Returns true if Linux shows its list of them, and there is none.
+/// Returns true if Linux shows its list of emulators, and the list is empty.
 fn has_no_emulators() -> bool {
     let listed = fs::read_dir(EMULATORS).into_iter().flatten().flatten();
     let names: Vec<_> = listed.map(|it| it.file_name()).collect();
@@ -84,7 +84,7 @@ fn has_no_emulators() -> bool {
         && names.iter().all(|it| it == "register" || it == "status")
 }
 
-/// The machine of an ELF file: the field `e_machine` of its header, in the order of bytes that the header names.
+/// Returns the machine of an ELF file: the field `e_machine` of its header, in the byte order that the header names.
 fn machine(start: &[u8]) -> Option<u16> {
     let field = start.starts_with(b"\x7fELF").then(|| start.get(18..20)?.try_into().ok())??;
     match start.get(5)? {
@@ -96,13 +96,13 @@ fn machine(start: &[u8]) -> Option<u16> {
 
 const OWN_PROGRAM: &str = "/proc/self/exe";
 
-/// Where Linux lists the programs that run files of other kinds, as an emulator does.
+/// Folder in which Linux lists the programs that run files of other kinds, as an emulator does.
 const EMULATORS: &str = "/proc/sys/fs/binfmt_misc";
 
 /// Machines that run each other's programs, or may: x86-64 and x86, AArch64 and Arm, PowerPC and SPARC of 64 and 32 bits.
 const RUNS_AS_WELL: [(u16, u16); 5] = [(62, 3), (183, 40), (21, 20), (43, 2), (43, 18)];
 
-/// Makes sure that there is the interpreter that a script names behind the `#!` of its first line.
+/// Checks that the interpreter exists that a script names behind the `#!` of its first line.
 fn find_interpreter(program: &OsStr, rest: &[u8]) -> Result<(), Failure> {
     let line = rest.split(|byte| *byte == b'\n').next().unwrap_or_default();
     let mut words = line.split(|byte| b" \t".contains(byte)).filter(|word| !word.is_empty());
@@ -124,7 +124,7 @@ pub(super) fn cannot_run(program: &OsStr, error: &io::Error) -> Failure {
     }
 }
 
-/// Why a command did not begin that was found before.
+/// Describes the failure to begin of a command that was found before.
 pub(super) fn cannot_begin(program: &OsStr, error: &io::Error) -> Failure {
     match error.kind() {
         ErrorKind::NotFound => {

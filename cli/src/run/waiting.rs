@@ -19,25 +19,25 @@ use crate::exit::{End, Failure};
 use crate::signals::ends_the_wait;
 use crate::tell::{clear_line, has_terminal, show_line, tell};
 
-/// How long the end of a wait may take: for what was asked of masters to be taken back.
+/// Time limit for taking back from the masters what a wait has left, at its end.
 const TAKEN_BACK_WITHIN: Duration = Duration::from_secs(3);
 
-/// How long the lock is waited for, and what ends that.
+/// The wait for the lock, its time limit, and the signals that end it.
 #[derive(Debug)]
 pub(super) struct Waiting<'a> {
     pub(super) client: &'a Quorlock,
     pub(super) signals: &'a Receiver<Signal>,
     pub(super) wait: Wait<'static>,
-    /// That is one try.
+    /// True if the wait is a single attempt.
     pub(super) tries_once: bool,
     /// The exit code if somebody else has the lock all the time.
     pub(super) held_code: u8,
-    /// The lock, whatever its kind is, and its names in quotes.
+    /// The lock independent of its kind, and its names in quotes.
     pub(super) any_kind: &'a MultiMutex,
     pub(super) shown: &'a str,
-    /// How many permits it has, if it is a semaphore.
+    /// Number of permits, if the lock is a semaphore.
     pub(super) permits: Option<u32>,
-    /// The wait is told also where there is no terminal.
+    /// True if the wait is reported even without a terminal.
     pub(super) verbose: bool,
 }
 
@@ -69,7 +69,7 @@ impl Waiting<'_> {
         })
     }
 
-    /// Asks for the lock, until it is there, its time is over, or a signal comes that ends programs.
+    /// Asks for the lock, until it is granted, the time is over, or a signal comes that ends programs.
     pub(super) fn ask<G: LockGuard>(
         &self,
         ask: impl FnOnce(Wait<'static>) -> Result<G, Error>,
@@ -84,11 +84,12 @@ impl Waiting<'_> {
             Ok((got, listens.join().unwrap_or_default()))
         })
         .map_err(|error: std::io::Error| Failure::own(error))?;
-        // Before the command writes anything there.
+        // Cleared before the command writes anything to the terminal.
         clear_line();
         match (interrupted, got) {
             (Some(signal), got) => {
-                // What was granted at that moment. The attempt has taken back what it left, and that is waited for.
+                // The lock may have been granted just as the signal came. `close` waits for its release, and for that of the
+                // attempt's keys.
                 if let Ok(guard) = got {
                     guard.waive_min_hold();
                 }
@@ -105,14 +106,14 @@ impl Waiting<'_> {
                 }
                 Ok(guard)
             }
-            // As `flock` has it: it is what was asked for, and no fault to tell of.
+            // Without a message, as in `flock`: the user has asked for this outcome.
             (None, Err(error)) if error.is_held() => Err(Failure::new(self.held_code, "")),
             (None, Err(error)) => Err(error.into()),
         }
     }
 
-    /// Tells what the lock is waited for, until the wait is `done`, or a signal comes that ends programs. Then it ends the wait,
-    /// and returns that signal.
+    /// Reports the obstacle to the lock, until the wait is `done`, or a signal comes that ends programs. Then it ends the wait, and
+    /// returns that signal.
     fn listen(&self, done: &Receiver<()>, news: &mut News) -> Option<Signal> {
         let mut lookup = Lookup::new(self.any_kind.clone());
         loop {
@@ -151,7 +152,7 @@ impl Waiting<'_> {
             return;
         }
         let audience = match (has_terminal(), self.verbose) {
-            // It is over in a moment.
+            // A single attempt is over in a moment.
             _ if self.tries_once => Audience::Nobody,
             (true, _) => Audience::Terminal,
             (false, true) => Audience::Log,
@@ -168,7 +169,7 @@ impl Waiting<'_> {
         }
     }
 
-    /// The obstacle to all locks that this process knows of without asking anybody.
+    /// Returns an obstacle to all locks that this process knows of without asking the masters.
     fn seen(&self) -> Obstacle {
         let masters = self.client.node_stats();
         let away = Away::all(&masters);

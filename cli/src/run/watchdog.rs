@@ -1,9 +1,8 @@
-//! A second process that ends the command where its keeper cannot: it was killed, or is suspended.
+//! A second process that ends the command if its keeper cannot, because the keeper was killed or is suspended.
 //!
-//! The keeper alone renews the lock. If it is killed, no other process tells the command that the lock ends. So the
-//! keeper writes to a pipe until when the lock is valid, each time that it is renewed, and a word when the command has ended.
-//! The end of the pipe without that word is the end of the keeper. Then the watchdog ends the command, and gives the lock back
-//! once nothing of the command lives.
+//! The keeper alone renews the lock. If it is killed, no other process tells the command that the lock ends. So the keeper writes
+//! the end of validity to a pipe at each renewal, and a word when the command has ended. If the pipe ends without that word, the
+//! keeper has ended. Then the watchdog ends the command, and gives the lock back once nothing of the command lives.
 //!
 //! ```text
 //! valid MS    the lock is valid until then, on a clock that both processes read
@@ -32,33 +31,33 @@ use crate::options::{self, OnLost};
 use crate::signals;
 use crate::tell::{tell, write_by_a_thread};
 
-/// A change of the end of validity by less is none: what is left is read a moment after the time.
+/// Smallest change of the end of validity that is written. The time left is read a moment after the clock.
 const RENEWED_BY: Duration = Duration::from_millis(10);
-/// How long a watchdog may take to end, and how often its end is looked for.
+/// Time limit for the end of a watchdog, and the interval at which it is checked.
 const ENDS_WITHIN: Duration = Duration::from_secs(2);
 const POLLS: Duration = Duration::from_millis(1);
-/// How long a watchdog may take until it watches, on a busy machine.
+/// Time limit for a watchdog to begin, on a busy machine.
 pub(super) const BEGINS_WITHIN: Duration = Duration::from_secs(10);
-/// The byte that it writes then.
+/// The byte that it writes when it begins to watch.
 const WATCHES: u8 = b'w';
-/// How long a group that was killed may take to be gone. What then is left nobody can kill.
+/// Time limit for the end of a group that was killed. Nobody can kill a process that is left after that.
 const GONE_WITHIN: Duration = Duration::from_secs(10);
 
-/// The watchdog, as the keeper of the lock has it.
+/// The watchdog, on the keeper's side.
 #[derive(Debug)]
 pub(super) struct Watchdog {
     process: Child,
     pipe: ChildStdin,
-    /// It writes there once it watches.
+    /// The pipe to which it writes once it watches.
     begins: ChildStdout,
     pub(super) watches: bool,
-    /// Until when the lock is valid, as it was told last.
+    /// The end of validity that was written last.
     told: Option<Time>,
     told_end: bool,
 }
 
 impl Watchdog {
-    /// Starts a process that watches over that group. It gives back the lock that it is given, if this process is killed.
+    /// Starts a process that watches over that group. It gives back the lock `held`, if this process is killed.
     pub(super) fn start(
         group: Pid,
         grace: Duration,
@@ -70,7 +69,7 @@ impl Watchdog {
             OnLost::Term => "term",
             OnLost::Kill => "kill",
         };
-        // Without it the lock ends with its TTL.
+        // Without this pipe the lock ends with its TTL.
         let held = held.and_then(|held| held.in_a_pipe().ok());
         let (group, grace) = (group.to_string(), grace.as_millis().to_string());
         let mut process = Command::new(this_program()?)
@@ -82,14 +81,14 @@ impl Watchdog {
             .process_group(0)
             .spawn()?;
         let pipe = process.stdin.take().ok_or(io::ErrorKind::BrokenPipe)?;
-        // One that is suspended does not hold up the keeper.
+        // A suspended watchdog must not block the keeper.
         rustix::io::ioctl_fionbio(&pipe, true)?;
         let begins = process.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
         rustix::io::ioctl_fionbio(&begins, true)?;
         Ok(Self { process, pipe, begins, watches: false, told: None, told_end: false })
     }
 
-    /// Waits until it watches, for no longer than that.
+    /// Waits until the watchdog watches, at most until that time.
     pub(super) fn wait_until_it_watches(&mut self, until: Time) -> io::Result<()> {
         loop {
             self.look()?;
@@ -102,7 +101,7 @@ impl Watchdog {
         }
     }
 
-    /// Looks whether it watches. An error: it never will. It ends without a word if it may start no threads.
+    /// Checks if it watches. An error: it never will. A watchdog that may start no threads ends without a word.
     fn look(&mut self) -> io::Result<()> {
         let mut said = [0];
         match rustix::io::read(&self.begins, &mut said) {
@@ -120,8 +119,8 @@ impl Watchdog {
         Pid::from_raw(self.process.id().cast_signed())
     }
 
-    /// The lock is valid until then; the command has been told to end, and is killed then, if it has been told. An error: the
-    /// watchdog is gone, or does not go on.
+    /// Writes the end of validity, or once the time at which the command is killed, if it has been told to end. An error: the
+    /// watchdog is gone, or is suspended.
     pub(super) fn tell(&mut self, valid_until: Time, kill_at: Option<Time>) -> io::Result<()> {
         self.look()?;
         if self.process.try_wait()?.is_some() {
@@ -140,16 +139,16 @@ impl Watchdog {
         }
     }
 
-    /// Ends it: another one takes its place, and the end of its pipe would not be the end of this process.
+    /// Kills the watchdog, since another one replaces it. The old one would take the end of its pipe for the end of this process.
     pub(super) fn dismiss(mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 
-    /// The command has ended. Returns whether the watchdog has ended it.
+    /// Tells the watchdog that the command has ended. Returns true if the watchdog has ended the command.
     pub(super) fn end(mut self) -> bool {
         if writeln!(self.pipe, "over").is_err() {
-            // It was killed, or is suspended and has too much to read. It must not take the end of the pipe for that of this process.
+            // It was killed, or is suspended behind a full pipe. It must not take the end of the pipe for the end of this process.
             self.dismiss();
             return false;
         }
@@ -161,7 +160,7 @@ impl Watchdog {
                 Ok(None) | Err(_) => break,
             }
         }
-        // It is suspended. The command has ended, so there is nothing left for it to do.
+        // It is suspended. The command has ended, so the watchdog has nothing left to do.
         self.dismiss();
         false
     }
@@ -170,7 +169,7 @@ impl Watchdog {
 /// The exit code of a watchdog that has ended the command, as the keeper sees it.
 const HAS_ENDED_IT: u8 = 1;
 
-/// What the keeper has written.
+/// A message from the keeper.
 enum Word {
     ValidUntil(Time),
     KillAt(Time),
@@ -190,7 +189,7 @@ impl Word {
     }
 }
 
-/// The watchdog's own process.
+/// The main function of the watchdog's process.
 pub(crate) fn watchdog(options: &options::Watchdog) -> Result<u8, Failure> {
     signals::block_signals();
     write_by_a_thread().map_err(Failure::own)?;
@@ -207,8 +206,7 @@ pub(crate) fn watchdog(options: &options::Watchdog) -> Result<u8, Failure> {
     };
     clock::spawn("keeper", reads).map_err(Failure::own)?;
     let command = Watched { group, leader: Leader::of(group) };
-    // Not before there is nothing left that can fail.
-    // If nobody reads it, the keeper is gone, and that shows below.
+    // Written after everything that can fail. An error means that the keeper is gone, which shows below.
     let _ = stdout().write_all(&[WATCHES]).and_then(|()| stdout().flush());
     // The keeper does the same a moment earlier.
     let mut ending = Ending::new(options.on_lost, grace, MARGIN / 2);
@@ -218,7 +216,7 @@ pub(crate) fn watchdog(options: &options::Watchdog) -> Result<u8, Failure> {
     loop {
         let now = Time::now();
         let step = match (keeper_is_gone, valid_until) {
-            // Whatever `--on-lost` says: nobody renews the lock, and nobody waits for the command any more.
+            // Regardless of `--on-lost`: nobody renews the lock, and nobody waits for the command any more.
             (true, _) => {
                 command.end(grace_left(grace, valid_until, now), options.on_lost);
                 give_back(options, &command, valid_until.unwrap_or(now));
@@ -257,31 +255,31 @@ pub(crate) fn watchdog(options: &options::Watchdog) -> Result<u8, Failure> {
     }
 }
 
-/// How long the command still has from SIGTERM to SIGKILL: no longer than the lock is valid. The keeper may have been killed just
-/// before it was to kill the command.
+/// Returns the time that the command still has from SIGTERM to SIGKILL: no longer than the lock is valid. The keeper may have been
+/// killed just before it was to kill the command.
 fn grace_left(grace: Duration, valid_until: Option<Time>, now: Time) -> Duration {
     valid_until.map_or(grace, |until| grace.min(until.before(MARGIN / 2).since(now)))
 }
 
-/// The command: a group of processes, and the one that was its first, wherever that has gone.
+/// The command: a group of processes, and its first process, even outside of the group.
 struct Watched {
     group: Pid,
     leader: Leader,
 }
 
 impl Watched {
-    /// Sends all of it a signal. Returns true if some of it gets that.
+    /// Sends all of the command a signal. Returns true if a process of it gets the signal.
     fn end_by(&self, signal: Signal) -> bool {
         let leader_has_it = self.leader.end_outside(signal);
         end_group(self.group, signal) || leader_has_it
     }
 
-    /// Returns true if some of it lives.
+    /// Returns true if a process of the command lives.
     fn is_left(&self) -> bool {
         is_left(self.group) || self.leader.is_outside()
     }
 
-    /// Ends it, for its keeper is gone.
+    /// Ends the command, after its keeper has ended.
     fn end(&self, grace: Duration, on_lost: OnLost) {
         let (signal, gets) = match on_lost {
             OnLost::Kill => (Signal::SIGKILL, "SIGKILL"),
@@ -300,7 +298,7 @@ impl Watched {
         }
     }
 
-    /// Names what this user may not end; returns true if there is any.
+    /// Names the processes that this user may not end. Returns true if there are any.
     fn tell_out_of_reach(&self) -> bool {
         let what = out_of_reach(self.group);
         if let Some(what) = &what {
@@ -309,7 +307,7 @@ impl Watched {
         what.is_some()
     }
 
-    /// Returns true once all of it has gone; false, if some of it is left after that time.
+    /// Returns true once all of the command has gone, or false if a process of it is left after that time.
     fn gone_within(&self, time: Duration) -> bool {
         let begun = Time::now();
         loop {
@@ -326,9 +324,9 @@ impl Watched {
 
 const UNKEPT: &str = "nobody renews the lock now, and others may get it";
 
-/// Gives the lock back, which nobody renews any more, and which is over then. Not while anything of the command lives, and not
-/// while its keeper does: that one could be suspended, and believe later that it has the lock. The masters compare the owner, so
-/// a lock that is another one's by now stays as it is.
+/// Gives back the lock, which nobody renews any more, and which ends at `over_at`. Does nothing while a process of the command
+/// lives, or while its keeper does: a suspended keeper could believe later that it has the lock. The masters compare the owner, so
+/// a lock that has another owner by now stays as it is.
 fn give_back(options: &options::Watchdog, command: &Watched, over_at: Time) {
     let Some(pipe) = options.gives_back else { return };
     if command.is_left() || !has_ended(Pid::from_raw(options.keeper)) {
@@ -344,7 +342,7 @@ fn give_back(options: &options::Watchdog, command: &Watched, over_at: Time) {
     }
 }
 
-/// Returns true once that process, which has started this one, has ended: this one has another parent then.
+/// Returns true once that process, the parent of this one, has ended: then this one has another parent.
 fn has_ended(keeper: Pid) -> bool {
     let until = Time::now().after(ENDS_WITHIN);
     while getppid() == keeper && Time::now() < until {

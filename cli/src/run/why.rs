@@ -1,4 +1,4 @@
-//! Why a command has to do without its lock.
+//! The reasons for which a command loses its lock.
 
 use std::fmt;
 
@@ -8,25 +8,25 @@ use crate::exit::{LOST, MAX_HOLD};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Why {
-    /// It was held for as long as `--max-hold` allows, or is about to be.
+    /// The lock was held for as long as `--max-hold` allows, or is about to be.
     MaxHold,
-    /// Too few masters have confirmed a renewal, and its time is nearly over.
+    /// Too few masters have confirmed a renewal, and the lock's time is nearly over.
     NotRenewed,
     Lost(LossReason),
 }
 
 impl Why {
-    /// The same once the library has found the lock lost for that `reason`.
+    /// Returns the reason after the library has found the lock lost for that `reason`.
     pub(super) fn after(before: Option<Self>, reason: LossReason) -> Self {
         match (before, reason) {
             (None | Some(Self::MaxHold), LossReason::MaxHold) => Self::MaxHold,
-            // The first reason stands.
+            // The first reason stays.
             (Some(before @ Self::Lost(_)), _) => before,
             (_, reason) => Self::Lost(reason),
         }
     }
 
-    /// The exit code of `run` where the command was ended for that.
+    /// The exit code of `run` if the command was ended for this reason.
     pub(super) fn code(self) -> u8 {
         match self {
             Self::MaxHold => MAX_HOLD,
@@ -44,7 +44,7 @@ impl Why {
     }
 }
 
-/// The words behind the name of the lock.
+/// The text that follows the name of the lock.
 impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.in_short())?;

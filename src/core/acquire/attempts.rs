@@ -1,4 +1,4 @@
-//! What the attempts of one call have come to: whether it ends, and when the next one is made.
+//! The result of one call's attempts: the end of the call, or the time of the next attempt.
 
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ use super::slot_choice::SlotChoice;
 use super::waits::Waits;
 use super::way_of_waiting::WayOfWaiting;
 
-/// How long a caller is ready to wait for a lock that is held.
+/// The time for which a caller is ready to wait for a lock that is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Patience {
-    /// One attempt, and then tell; another one within the same time, where the votes were split.
+    /// One attempt, and another one within the same time if the votes were split.
     Once,
     /// Until that time.
     Until(Time),
@@ -29,24 +29,24 @@ pub(crate) enum Patience {
 pub(crate) struct Policy {
     pub(crate) patience: Patience,
     pub(crate) backoff: Backoff,
-    /// How long to go on while no quorum can be reached.
+    /// Time limit for going on while no quorum can be reached.
     pub(crate) no_quorum_timeout: Duration,
-    /// Attempts may begin with one node.
+    /// True if attempts may begin with one node.
     pub(crate) ordered: bool,
     pub(crate) waiting: WayOfWaiting,
 }
 
-/// How a call ended that did not get its lock.
+/// The end of a call that did not get its lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// Held by somebody else until the caller's patience was over. The first key that was in the way ends at that time, unless its
-    /// holder renews it; `None`: that is not known.
+    /// Somebody else held the lock until the caller's patience was over. `until`: end of the first key that was in the way, unless
+    /// its holder renews it; `None` if that is not known.
     Held { until: Option<Time> },
     /// The name belongs to something that is no lock.
     WrongKind,
     /// There is no number left for the name.
     Spent,
-    /// Nodes keep something for the name's number that is none.
+    /// Nodes keep a value for the name's number that is no number.
     NoNumber,
     /// The nodes answer, but admit nobody yet.
     NotAdmitted,
@@ -62,7 +62,7 @@ pub(crate) enum Outcome {
     NodesDisagree,
     /// The caller's thread has guards of the lock, which is lost.
     Lost(LossReason),
-    /// The caller's thread shares the lock, and wants it for itself alone.
+    /// The caller's thread shares the lock, and wants it exclusively.
     WaitsForItself,
     /// The caller gave up.
     Cancelled,
@@ -71,7 +71,7 @@ pub(crate) enum Outcome {
 }
 
 impl Outcome {
-    /// The caller knows from others of its process that the lock is held.
+    /// The outcome of a caller that knows from others of its process that the lock is held.
     pub(crate) const HELD: Self = Self::Held { until: None };
 
     pub(crate) const fn is_held(self) -> bool {
@@ -79,14 +79,14 @@ impl Outcome {
     }
 }
 
-/// What to do after an attempt.
+/// The step after an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// Tell the caller that the lock is its own.
+    /// Report to the caller that it has the lock.
     Granted { valid_until: Time, number: u64 },
-    /// Clean up, wait until then, and ask [`Attempts::waited`].
+    /// Clean up, wait until then, and call [`Attempts::waited`].
     Wait(Time),
-    /// Tell the caller.
+    /// Report the outcome to the caller.
     Finish(Outcome),
 }
 
@@ -97,30 +97,30 @@ pub(crate) struct Attempts {
     owner: Option<u128>,
     /// Fruitless attempts so far.
     tries: u32,
-    /// Since when no attempt has reached a quorum.
+    /// Time since which no attempt has reached a quorum.
     unreachable_since: Option<Time>,
-    /// What to tell if the patience ends now.
+    /// The outcome to report if the patience ends now.
     last: Option<Outcome>,
-    /// Until when a caller that does not wait may try again, in the time of its first attempt.
+    /// End of the first attempt's time. Until then a caller that does not wait may try again.
     once_until: Option<Time>,
-    /// It does so.
+    /// True if such a caller tries again.
     tries_again: bool,
-    /// The nodes were to be ready at once, and another attempt was made for that.
+    /// True if another attempt was made because the nodes were to be ready at once.
     tried_at_once: bool,
     contention: Contention,
     reserving: Reserving,
-    /// Where a fair lock is waited for.
+    /// The place in the nodes' queues, if the call waits for a fair lock.
     place: Option<QueuePlace>,
-    /// Which slots of a semaphore are asked for.
+    /// The choice of slots, if the lock is a semaphore.
     slots: Option<SlotChoice>,
 }
 
 impl Attempts {
-    /// Of a call whose attempts may take `attempt_timeout` each.
+    /// Creates the record of a call whose attempts may take `attempt_timeout` each.
     pub(crate) fn new(policy: Policy, attempt_timeout: Duration) -> Self {
         let waits_in_queue = policy.waiting.is_in_queue() && policy.patience != Patience::Once;
         Self {
-            // Each node of a majority has to know who waits.
+            // For a fair lock all nodes are asked: each node of a majority has to know the waiters.
             contention: Contention::new(policy.ordered && !waits_in_queue),
             reserving: Reserving::new(policy.waiting.reserves(), attempt_timeout),
             place: waits_in_queue.then(|| QueuePlace::new(attempt_timeout)),
@@ -136,9 +136,9 @@ impl Attempts {
         }
     }
 
-    /// The owner id of the next attempt, given a random one.
+    /// Returns the owner id of the next attempt, made of a random one.
     ///
-    /// Each attempt has its own. With one for the whole call, a release of attempt k that is
+    /// Each attempt has its own id. With one id for the whole call, a release of attempt k that is
     /// delayed on the way would delete the key that attempt k+1 was granted on the same node.
     pub(crate) fn owner(&mut self, random: u128) -> u128 {
         let first = *self.owner.get_or_insert(random);
@@ -146,28 +146,28 @@ impl Attempts {
         self.place.as_mut().map_or(random, |place| place.owner(random))
     }
 
-    /// The name of the caller of a fair lock, given a random number that it is taken from if it has none yet. `None`: the
-    /// nodes keep no queue for it.
+    /// Returns the name of the caller of a fair lock. It is taken from the number that `random` gives, unless there is one yet.
+    /// `None`: the nodes keep no queue for the lock.
     pub(crate) fn queued_caller(&mut self, random: impl FnOnce() -> u128) -> Option<u64> {
         self.place.as_mut().map(|place| place.caller(random()))
     }
 
-    /// The caller is to leave the queues of a fair lock: see [`QueuePlace::leave`].
+    /// Takes the caller out of the queues of a fair lock: see [`QueuePlace::leave`].
     pub(crate) fn leaves_queue(&mut self) -> Option<(u64, Duration)> {
         self.place.as_mut()?.leave()
     }
 
-    /// Which permits of a semaphore the next attempt asks for; `random` gives a number in `0.0..1.0`.
+    /// Returns the permits of a semaphore that the next attempt asks for; `random` gives a number in `0.0..1.0`.
     pub(crate) fn picks(&self, random: impl FnOnce() -> f64) -> Permits {
         self.slots.as_ref().map(|slots| slots.picks(random())).unwrap_or_default()
     }
 
-    /// How many permits of a semaphore are wanted; 0: the lock is none.
+    /// Returns the number of permits that are wanted of a semaphore; 0 if the lock is none.
     pub(crate) fn wanted_permits(&self) -> u32 {
         self.policy.waiting.permits().map_or(0, |wanted| wanted.count)
     }
 
-    /// Whether the next attempt asks for the slots that the first refusal has named.
+    /// Returns true if the next attempt asks for the slots that the first refusal has named.
     pub(crate) fn goes_to_named_slot(&self) -> bool {
         self.slots.as_ref().is_some_and(SlotChoice::goes_to_first_named)
     }
@@ -177,13 +177,13 @@ impl Attempts {
         self.policy.waiting.refusals_tell_of_others()
     }
 
-    /// Whether the caller waits for a fair lock.
+    /// Returns true if the caller waits for a fair lock.
     pub(crate) const fn is_queued(&self) -> bool {
         self.place.is_some()
     }
 
-    /// What `attempt`, which has ended with `conclusion`, means for the caller's place among those who wait for a fair lock.
-    /// The call began at `began_ms` of the set's time.
+    /// Notes that `attempt` has ended with `conclusion`, and returns the effect on the caller's place in the queues of a fair
+    /// lock. The call began at `began_ms` of the set's time.
     pub(crate) fn placed(
         &mut self,
         attempt: &Attempt,
@@ -195,8 +195,8 @@ impl Attempts {
         place.map_or(PlaceNews::Same, |place| place.tried(attempt, is_held, began_ms))
     }
 
-    /// What the nodes may know of a caller that waits for the lock from `now` on: for twice as long as its next attempt may be
-    /// away, and no longer than its patience lasts.
+    /// Returns the facts that the nodes may know of a caller that waits from `now` on. They are valid for twice the time until
+    /// its next attempt, and no longer than its patience lasts.
     pub(crate) fn waits(&mut self, now: Time) -> Waits {
         let next = match &self.place {
             Some(place) => place.lives(),
@@ -223,7 +223,7 @@ impl Attempts {
         lacks && (waited || self.reserving.takes_turns() && others())
     }
 
-    /// The caller has that priority from now on.
+    /// Gives the caller that priority from now on.
     pub(crate) fn takes_priority(&mut self, priority: Priority, now: Time) {
         self.reserving.takes_priority(priority);
         if self.reserving.takes_turns() {
@@ -231,7 +231,7 @@ impl Attempts {
         }
     }
 
-    /// Notes whether the caller asks for all of its process: see [`Reserving::comes_first`].
+    /// Notes whether the caller asks for all callers of its process: see [`Reserving::comes_first`].
     pub(crate) fn comes_first(&mut self, comes_first: bool) {
         self.reserving.comes_first(comes_first);
     }
@@ -241,12 +241,12 @@ impl Attempts {
         self.reserving.is_out_of_reach()
     }
 
-    /// The priority whose reservations are to be withdrawn: see [`Reserving::withdraws`].
+    /// Returns the priority whose reservations are to be withdrawn: see [`Reserving::withdraws`].
     pub(crate) fn withdraws(&mut self) -> Option<(Priority, Duration)> {
         self.reserving.withdraws()
     }
 
-    /// The end of an attempt that starts now and may take `node_timeout`: no call outlives its own
+    /// Returns the end of an attempt that starts now and may take `node_timeout`. No call outlives its own
     /// deadline.
     pub(crate) fn answer_by(&mut self, now: Time, node_timeout: Duration) -> Time {
         let timeout = now.after(node_timeout);
@@ -256,18 +256,18 @@ impl Attempts {
         }
     }
 
-    /// Whether the next attempt is to ask one node alone at first: see [`preferred_node`](Self::preferred_node).
+    /// Returns true if the next attempt is to ask one node alone at first: see [`preferred_node`](Self::preferred_node).
     ///
-    /// Where no quorum was reached, all nodes are asked: the refusal of one of them would not tell whether there is one
-    /// again. It may come from another caller that is about to give that node back.
+    /// After an attempt without a quorum all nodes are asked: the refusal of one node would not show whether there is a quorum
+    /// again. It may be due to another caller that is about to give that node back.
     pub(crate) fn prefers_one(&self, now: Time) -> bool {
         let in_outage =
             self.unreachable_since.is_some() && Mechanism::AllAreAskedInAnOutage.is_on();
         self.contention.prefers_one() && !self.reserving.asks_all(now) && !in_outage
     }
 
-    /// Whom the next attempt asks alone at first, and until when: of those that it may rely on
-    /// (`relies_on`), the first in the lock's `order`. `None`: it asks all at once.
+    /// Returns the node that the next attempt asks alone at first, and the end of its time. It is the first node in the
+    /// lock's `order` that the attempt `relies_on`. `None`: the attempt asks all nodes at once.
     pub(crate) fn preferred_node(
         &self,
         order: &[usize],
@@ -278,8 +278,8 @@ impl Attempts {
         Some((node, now.after(self.contention.patience())))
     }
 
-    /// `attempt` has come to its end at `now`, before [`concluded`](Self::concluded) is asked what
-    /// follows; a release of the lock would be told by enough nodes (`covered`), or not.
+    /// Notes that `attempt` has ended at `now`, before [`concluded`](Self::concluded) decides the next step.
+    /// `covered`: enough nodes would announce a release of the lock.
     pub(crate) fn tried(&mut self, attempt: &Attempt, now: Time, covered: bool) {
         self.contention.tried(attempt.is_split(), now.since(attempt.started()), covered);
         self.contention.ended_at_preferred(attempt.preferred().is_some());
@@ -290,21 +290,21 @@ impl Attempts {
         }
     }
 
-    /// The wait begins: see [`Contention::expects`].
+    /// Notes that the wait begins: see [`Contention::expects`].
     pub(crate) fn expects(&mut self, others: u32) {
-        // The nodes tell the first caller of their queues, and nobody else.
+        // For a fair lock, the nodes announce a release only to the first caller of their queues.
         self.contention.expects(if self.is_queued() { 0 } else { others });
     }
 
-    /// The wait has ended early, by `wake_reason`: when to make the next attempt.
+    /// Returns the time of the next attempt, after `wake_reason` has ended the wait early.
     pub(crate) fn woken(&mut self, wake_reason: WakeReason, now: Time, random: f64) -> Time {
         let pause = self.contention.woken(wake_reason, random);
-        // The nodes leave the lock to nobody else.
+        // The nodes keep the lock for this caller.
         let is_ours_to_take = wake_reason == WakeReason::Released && self.reserving.is_known(now);
         self.by_deadline(now.after(if is_ours_to_take { Duration::ZERO } else { pause }))
     }
 
-    /// An attempt that began at `started` has ended with `conclusion`; `random` is in `0.0..1.0`.
+    /// Decides the step after an attempt that began at `started` and ended with `conclusion`; `random` is in `0.0..1.0`.
     pub(crate) fn concluded(
         &mut self,
         conclusion: Conclusion,
@@ -320,7 +320,7 @@ impl Attempts {
             Conclusion::WrongKind => return Step::Finish(Outcome::WrongKind),
             Conclusion::Spent => return Step::Finish(Outcome::Spent),
             Conclusion::NoNumber => return Step::Finish(Outcome::NoNumber),
-            // Nor does it change what a node lets us do.
+            // Nor does waiting change our permissions on a node.
             Conclusion::Rejected => return Step::Finish(Outcome::Rejected),
             Conclusion::Held { remaining } => {
                 Outcome::Held { until: remaining.map(|remaining| now.after(remaining)) }
@@ -361,7 +361,7 @@ impl Attempts {
         self.pause(conclusion, now, random)
     }
 
-    /// When to ask for the slots of a semaphore that the refusal has named. `None`: it has named none, or there is no time.
+    /// Returns the time at which to ask for the slots that the refusal has named. `None`: it has named none, or there is no time.
     fn goes_where_free(&mut self, outcome: Outcome, now: Time, random: f64) -> Option<Time> {
         let slots = self.slots.as_mut()?;
         let times = if outcome.is_held() { slots.goes_where_free() } else { None };
@@ -370,7 +370,7 @@ impl Attempts {
             return None;
         };
         self.contention.stays_with_preferred();
-        // The first one alone at once: whoever comes later has met others who go there as well.
+        // Only the first such attempt is made at once. A later one has met other callers that go for these slots.
         let at = now.after(if times == 1 { Duration::ZERO } else { spread(times, random) });
         let until = match self.policy.patience {
             Patience::Once => self.once_until,
@@ -380,27 +380,27 @@ impl Attempts {
         until.is_none_or(|until| at.after(self.contention.took()) < until).then_some(at)
     }
 
-    /// When a caller that does not wait tries again, although it did not get the lock. Where some nodes have granted it,
-    /// perhaps callers have shared the nodes among them, and all of them would be told that somebody else has it.
+    /// Returns the time at which a caller that does not wait tries again, although it did not get the lock. If some nodes have
+    /// granted it, callers may have split the votes, and each of them would be told that somebody else has the lock.
     fn another_try(&mut self, outcome: Outcome, now: Time, random: f64) -> Option<Time> {
         let may = outcome.is_held() && self.policy.ordered;
         let may = may.if_off(Mechanism::SplitVotesAreTriedAgain, false);
-        // Once it was so, the refusal of one node is that of a caller who goes on as well.
+        // After a split vote, the refusal of one node is due to a caller that tries again as well.
         let was_split = self.tries_again || self.contention.is_split();
         self.tries += 1;
         let pause = self.contention.pause_between(self.tries, random);
         let at = now.after(pause.filter(|_| may && was_split)?);
-        // With less time than an attempt takes it would leave keys on the nodes, and come to nothing.
+        // With less time than an attempt takes, the try would only leave keys on the nodes.
         let done = at.after(self.contention.took());
         self.tries_again = self.once_until.is_some_and(|until| done < until);
         self.tries_again.then_some(at)
     }
 
-    /// An attempt has ended with [`Conclusion::NotAdmitted`], and a majority will grant locks in
-    /// `ready_in`; `None`: nobody can say when.
+    /// Decides the step after an attempt that ended with [`Conclusion::NotAdmitted`]. A majority will grant
+    /// locks in `ready_in`; `None` if that time is not known.
     ///
-    /// Whoever has time waits for it, for as long as it takes: unlike nodes that cannot be reached,
-    /// nodes in quarantine come back by themselves, and when is known.
+    /// A caller that has time waits for as long as that takes. Unlike nodes that cannot be reached, nodes in
+    /// quarantine come back by themselves, at a known time.
     pub(crate) fn not_admitted(
         &mut self,
         ready_in: Option<Duration>,
@@ -413,18 +413,18 @@ impl Attempts {
         };
         self.last = Some(Outcome::NotAdmitted);
         self.unreachable_since = None;
-        // A mark was only written anew, and has been looked at since: that is no quarantine.
+        // A mark was only rewritten, and has been read since: that is no quarantine.
         let at_once = ready_in.is_zero() && !std::mem::replace(&mut self.tried_at_once, true);
         if at_once {
             self.once_until = None;
             return Step::Wait(now);
         }
         self.reserving.reached(false);
-        // Somebody may end the quarantine before its time.
+        // An operator may end the quarantine before its time.
         let pause = ready_in.max(self.policy.backoff.pause(self.tries, random)).min(POLL);
         let at = now.after(pause);
         match self.policy.patience {
-            // A doubt about a node's clock is over in milliseconds, which the call has.
+            // A doubt about a node's clock is over in milliseconds, and the call has that time.
             Patience::Once => match self.once_until {
                 Some(until) if at.after(self.contention.took()) < until => {
                     self.tries += 1;
@@ -436,7 +436,7 @@ impl Attempts {
         }
     }
 
-    /// The wait that [`Step::Wait`] asked for is over, or one that a wake-up has ended early (`woken`).
+    /// Returns the outcome to report after the wait of [`Step::Wait`], which a wake-up may have ended early (`woken`).
     /// `None`: make another attempt.
     pub(crate) fn waited(&mut self, now: Time, woken: bool) -> Option<Outcome> {
         if !woken {
@@ -448,16 +448,16 @@ impl Attempts {
         }
     }
 
-    /// The caller has waited in the local queue since its last attempt, behind others of its process who reached
-    /// the nodes.
+    /// Notes that the caller has waited in the local queue since its last attempt, behind others of its process that
+    /// reached the nodes.
     pub(crate) fn waited_in_queue(&mut self) {
         self.unreachable_since = None;
         self.reserving.reached(true);
     }
 
-    /// The attempt had no time to hear enough answers, since the caller's deadline ended it. That
-    /// says nothing about the nodes, so an earlier, complete attempt knows better, and others need
-    /// not be told.
+    /// Returns true if the caller's deadline ended the attempt before it had enough answers. Such an attempt
+    /// says nothing about the nodes. An earlier, complete attempt is more reliable, and others need not be
+    /// told of this one.
     pub(crate) fn cut_short(&self, conclusion: Conclusion, now: Time) -> bool {
         let over = match self.policy.patience {
             Patience::Until(deadline) => deadline <= now,
@@ -469,7 +469,7 @@ impl Attempts {
         over && matches!(conclusion, Conclusion::Unreachable | Conclusion::Unconfirmed)
     }
 
-    /// When to try again, whatever is told of releases.
+    /// Returns the time of a next try that does not wait for news of releases.
     pub(crate) fn soon(&self, now: Time, random: f64) -> Time {
         now.after(self.policy.backoff.pause(self.tries, random))
     }
@@ -480,7 +480,7 @@ impl Attempts {
             Conclusion::Held { .. } => self.contention.pause(backoff, self.tries, random),
             _ => backoff.pause(self.tries, random),
         };
-        // Its entry in the nodes' queues is to be kept alive.
+        // The caller's entry in the nodes' queues must be kept alive.
         let pause = if self.is_queued() { pause.min(POLL) } else { pause };
         let pause = match conclusion {
             // The lock is free at the latest when its holder's keys end. The minimum is kept: a

@@ -1,4 +1,4 @@
-//! How an attempt begins: who asks, and which node first.
+//! The start of an attempt: the caller's priority, its owner id, and the node that is asked first.
 
 use super::super::base::Time;
 use super::super::wake::ReleaseTracker;
@@ -22,26 +22,26 @@ impl<C: SharedAttempt> Acquire<C> {
         self.state = CallState::Beginning(preferred);
     }
 
-    /// A caller that others have kept waiting goes ahead of those whose calls began later.
+    /// Gives a caller that others have kept waiting its priority: it precedes calls that began later.
     fn take_priority(&mut self, around: &mut impl Surroundings) {
         let others = || around.others_subscribed();
         if !self.attempts.lacks_priority(self.refused || self.waited_for_others, others) {
             return;
         }
-        // Without the set's time the caller has no place among others. It asks as it did before.
+        // Without the set's time the caller cannot be ranked among others. It asks without a priority.
         let Some(began_ms) = self.began_ms(around) else { return };
         let id = around.random_owner() as u64;
         self.attempts.takes_priority(Priority { began_ms, id }, around.now());
     }
 
-    /// When the call began, in milliseconds of the set's time; `None`: that is not known.
+    /// Returns the start of the call in milliseconds of the set's time; `None` if that time is unknown.
     pub(super) fn began_ms(&self, around: &impl Surroundings) -> Option<u64> {
         let waited = around.now().since(self.began);
         let waited_ms = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
         Some(around.set_time_ms()?.saturating_sub(waited_ms))
     }
 
-    /// The node that is asked alone at first, and until when.
+    /// Returns the node that is asked alone at first, and the end of its time.
     fn preferred(&self, around: &mut impl Surroundings) -> Option<(usize, Time)> {
         let order = around.asking_order();
         let hears = |releases: &mut ReleaseTracker| {

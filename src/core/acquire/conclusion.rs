@@ -1,4 +1,4 @@
-//! How an attempt ends: what its answers come to, and what follows.
+//! The end of an attempt: the judgement of its answers, and the next step.
 
 use super::super::vote::{Attempt, Conclusion, Grant, HEAR_OUT, Judged, Judgement};
 use super::attempts::Step;
@@ -7,7 +7,7 @@ use super::state::{AfterSubscribing, AttemptStage, CallState, Sleep};
 use super::{Acquire, Action, Failed, Obstacle, Outcome, Patience, SharedAttempt, Surroundings};
 
 impl<C: SharedAttempt> Acquire<C> {
-    /// All that was asked for is answered, or its time is over.
+    /// Judges the attempt once all requests are answered, or its time is over.
     pub(super) fn heard(&mut self, claim: C, around: &mut impl Surroundings) {
         let number = claim.with(|attempt| attempt.number_of_several());
         if number > 0 {
@@ -32,7 +32,7 @@ impl<C: SharedAttempt> Acquire<C> {
         };
         let until = match judgement.conclusion {
             Conclusion::Unreachable => self.started.after(HEAR_OUT).min(self.answer_by),
-            // The user has to change something, and is to be told all of it.
+            // The user has to change something, so the error must name the faults of all nodes.
             Conclusion::Rejected => self.answer_by,
             _ => now,
         };
@@ -50,7 +50,7 @@ impl<C: SharedAttempt> Acquire<C> {
         judgement: Judgement,
         around: &mut impl Surroundings,
     ) {
-        // Something may have become known of a node meanwhile. A lock that was won all the same is given back.
+        // A conflict between the nodes may have become known meanwhile. A lock that was won despite it is given back.
         if around.nodes_disagree() {
             return self.abandon(claim, Outcome::NodesDisagree);
         }
@@ -81,7 +81,7 @@ impl<C: SharedAttempt> Acquire<C> {
                 Grant { valid_until, number, basis, quorum, started, known_at, refused_before },
             );
         }
-        // Carried out before any wait: what this attempt got must be free for others.
+        // This comes before any wait: the keys that the attempt got must be free for others.
         self.actions.push_back(Action::GiveBack(claim));
         if self.attempts.is_out_of_reach() {
             self.withdraw(Vec::new);
@@ -110,7 +110,7 @@ impl<C: SharedAttempt> Acquire<C> {
         {
             self.actions.push_back(Action::TellNotAdmitted(ready_in));
         }
-        // A slot that a refusal has named is asked for at once, and mostly had.
+        // A slot that a refusal has named is asked for at once, and mostly granted: no subscription is needed.
         let listens =
             held && self.patience != Patience::Once && !self.attempts.goes_to_named_slot();
         let sleep = Sleep { until, listens, woken: false, gives_way: false };
@@ -127,8 +127,8 @@ impl<C: SharedAttempt> Acquire<C> {
     }
 }
 
-/// Notes what the nodes have said to `attempt`, which wanted so many `permits`. Returns whether a release would be told by enough
-/// of them.
+/// Notes the nodes' answers to `attempt`, which wanted that many `permits`. Returns true if enough nodes would announce a
+/// release.
 fn attempt_ended(attempt: &Attempt, permits: u32, around: &mut impl Surroundings) -> bool {
     let may_fall_back = around.quorum_health().may_fall_back();
     let covered = around.releases(|releases| {

@@ -1,4 +1,4 @@
-//! What passes between the machine of a call and its driver.
+//! The interface between the machine of a call and its driver.
 
 use std::time::Duration;
 
@@ -10,13 +10,13 @@ use super::obstacle::Obstacle;
 use super::reservation::Priority;
 use super::waits::Waits;
 
-/// An attempt that the driver shares with the threads that hear the nodes' answers.
+/// An attempt that the driver shares with the threads that receive the nodes' answers.
 pub(crate) trait SharedAttempt: Shared<Attempt> {
-    /// If `f` returns true, the attempt is open again, and its next verdict is told.
+    /// Opens the attempt again if `f` returns true. Its next verdict is then reported.
     fn reopen(&self, f: impl FnOnce(&mut Attempt) -> bool) -> bool;
 }
 
-/// What a call looks up of its client: what all calls know together, time, and chance.
+/// A call's view of its client: knowledge that all calls share, time, and chance.
 pub(crate) trait Surroundings {
     fn now(&self) -> Time;
 
@@ -30,22 +30,22 @@ pub(crate) trait Surroundings {
     /// Returns a random owner id.
     fn random_owner(&mut self) -> u128;
 
-    /// Returns whether the nodes are known not to be one set of ours, so that no lock may be taken.
+    /// Returns true if the nodes are known not to form one set of ours, so that no lock may be taken.
     fn nodes_disagree(&self) -> bool;
 
-    /// Returns whether it is worth waiting for the clocks of more nodes before any of them is asked.
+    /// Returns true if it is worth waiting for the clocks of more nodes before any of them is asked.
     fn waits_for_clocks(&self) -> bool;
 
-    /// Returns whether the node is known to be down.
+    /// Returns true if the node is known to be down.
     fn is_down(&self, node: usize) -> bool;
 
-    /// Returns whether the node voted in the attempt that was given back last.
+    /// Returns true if the node voted in the attempt that was given back last.
     fn voted(&self, node: usize) -> bool;
 
     /// Returns the nodes in the order in which this lock's contenders prefer them.
     fn asking_order(&self) -> Vec<usize>;
 
-    /// Returns whether threads of this process wait for the lock's releases, or did a moment ago.
+    /// Returns true if threads of this process wait for the lock's releases, or did a moment ago.
     fn others_subscribed(&self) -> bool;
 
     /// Returns the set's time in milliseconds, if it is known.
@@ -53,14 +53,14 @@ pub(crate) trait Surroundings {
 
     fn quorum_health(&self) -> QuorumHealth;
 
-    /// Returns whether the first node can be reached, and says that it is loading, busy, or takes
+    /// Returns true if the first node can be reached, and says that it is loading, busy, or takes
     /// no writes.
     fn first_says_no(&self) -> bool;
 
-    /// Returns in what time a majority will grant locks, as far as is known.
+    /// Returns the time until a majority will grant locks, as far as is known.
     fn ready_in(&self, now: Time) -> Option<Duration>;
 
-    /// Shows what was heard of releases; `None` before [`Action::Subscribe`].
+    /// Runs `f` on the record of announced releases; returns `None` before [`Action::Subscribe`].
     fn releases<R>(&mut self, f: impl FnOnce(&mut ReleaseTracker) -> R) -> Option<R>;
 }
 
@@ -71,21 +71,21 @@ pub(crate) struct Begin {
     pub(crate) started: Time,
     pub(crate) answer_by: Time,
     pub(crate) waits: Waits,
-    /// Which permits of a semaphore it asks for.
+    /// The permits of a semaphore that it asks for.
     pub(crate) permits: Permits,
 }
 
-/// What the driver has to do next. `C` is the driver's claim to the lock, which shares an attempt.
+/// The driver's next action. `C` is the driver's claim to the lock, which shares an attempt.
 #[derive(Debug)]
 pub(crate) enum Action<C> {
     /// Look at the place in the local queue, and call [`Acquire::handle_turn`](super::Acquire::handle_turn).
     Look,
-    /// Subscribe to the lock's releases, and call [`Acquire::handle_subscribed`](super::Acquire::handle_subscribed). Given if
-    /// the lock is a fair one: the name of the caller, whom the nodes tell that it is its turn.
+    /// Subscribe to the lock's releases, and call [`Acquire::handle_subscribed`](super::Acquire::handle_subscribed). The value,
+    /// given for a fair lock, is the caller's name: the nodes use it to announce the next caller.
     Subscribe(Option<u64>),
-    /// The lock is left to others from now on. What nodes tell of the process's own last release is no news.
+    /// Leave the lock to others from now on. Ignore messages about the process's own last release.
     IgnoreOwnRelease,
-    /// The lock is left to others no longer. Note whether a release was `heard` of meanwhile.
+    /// Stop leaving the lock to others. Note whether a release was `heard` of meanwhile.
     GivingWayIsOver { heard: bool },
     /// Begin an attempt, and call [`Acquire::handle_begun`](super::Acquire::handle_begun).
     Begin(Begin),
@@ -97,17 +97,17 @@ pub(crate) enum Action<C> {
     WriteBack(u64),
     /// Report that something other than an ordinary holder is in the way.
     TellObstacle(Obstacle),
-    /// Give back what the attempt may have left on the nodes. What was asked is kept for faults and votes.
+    /// Give back all keys that the attempt may have left on the nodes. Keep its answers: faults and votes are read from them.
     GiveBack(C),
-    /// Tell all nodes to take that caller out of the queue that they keep for a fair lock. It has to be told behind what the
-    /// call has asked them. They are told for so long.
+    /// Tell all nodes to take that caller out of the queue that they keep for a fair lock. Send this behind the call's earlier
+    /// requests. The duration is the time limit for telling a node.
     LeaveQueue(u64, Duration),
-    /// Tell all nodes but those of `granted_by` to take back the reservations of that priority, behind what the call has
-    /// asked them. They are told for so long.
+    /// Tell all nodes but those of `granted_by` to withdraw the reservations of that priority. Send this behind the call's
+    /// earlier requests. `within`: the time limit for telling a node.
     Withdraw { priority: Priority, granted_by: Vec<usize>, within: Duration },
-    /// Note what the attempt that was given back has shown.
+    /// Note the result of the attempt that was given back.
     Failed(Failed),
-    /// Report that the call waits for the nodes to grant locks, which is in that time.
+    /// Report that the call waits until the nodes grant locks, and how long that takes.
     TellNotAdmitted(Duration),
     /// Return the lock that was granted.
     Granted(C, Grant),
@@ -117,7 +117,7 @@ pub(crate) enum Action<C> {
     Refuse(Outcome),
 }
 
-/// Which nodes to ask.
+/// The nodes to ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Whom {
     All,
@@ -138,14 +138,14 @@ impl Whom {
 /// An attempt that has come to nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Failed {
-    /// What the threads behind this one in the local queue are shown. `None`: the caller's own deadline cut the
-    /// attempt short, which says nothing.
+    /// The conclusion that the threads behind this one in the local queue are shown. `None`: the caller's own deadline cut
+    /// the attempt short, which says nothing about the nodes.
     pub(crate) conclusion: Option<Conclusion>,
     pub(crate) quorum: Quorum,
     pub(crate) started: Time,
 }
 
-/// What ends the wait before [`Acquire::poll_timeout`](super::Acquire::poll_timeout).
+/// The event that ends the wait before [`Acquire::poll_timeout`](super::Acquire::poll_timeout).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WaitsFor {
     /// A change in the local queue: [`Acquire::handle_queue_changed`](super::Acquire::handle_queue_changed).
@@ -159,17 +159,17 @@ pub(crate) enum WaitsFor {
     Confirmation,
     /// Further answers to the attempt: [`Acquire::handle_answers`](super::Acquire::handle_answers), with each of them.
     Answers,
-    /// What is told of releases: [`Acquire::handle_releases`](super::Acquire::handle_releases).
+    /// News of releases: [`Acquire::handle_releases`](super::Acquire::handle_releases).
     Releases,
-    /// Nothing but the time.
+    /// No event but the end of the time.
     Time,
 }
 
-/// Why a call is stopped before it has its lock.
+/// The reason why a call is stopped before it has its lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stop {
-    /// By its caller.
+    /// Its caller has cancelled it.
     Cancelled,
-    /// With its client.
+    /// Its client was closed.
     Closed,
 }

@@ -1,8 +1,8 @@
 //! One call that wants a lock, from its place in the local queue to the lock or the refusal.
 //!
-//! The machine decides, and a driver carries out. The driver tells with a `handle_` method what has
-//! happened. It carries out what [`poll_action`](Acquire::poll_action) returns until that is `None`. Then
-//! it waits for what [`waits_for`](Acquire::waits_for) names, until
+//! The machine decides, and a driver carries out. The driver reports each event with a `handle_` method.
+//! It carries out the actions of [`poll_action`](Acquire::poll_action) until that returns `None`. Then it
+//! waits for the event that [`waits_for`](Acquire::waits_for) names, until
 //! [`poll_timeout`](Acquire::poll_timeout) at most.
 //!
 //! ```text
@@ -62,17 +62,17 @@ pub(crate) use self::way_of_waiting::WayOfWaiting;
 pub(crate) struct Acquire<C> {
     attempts: Attempts,
     patience: Patience,
-    /// The longest time of an attempt. The caller's deadline may shorten it.
+    /// Time limit of an attempt. The caller's deadline may shorten it.
     attempt_timeout: Duration,
     state: CallState<C>,
     actions: VecDeque<Action<C>>,
-    /// When the call began.
+    /// Start of the call.
     began: Time,
-    /// When the attempt started.
+    /// Start of the attempt.
     started: Time,
-    /// When its time is over. It gets new time once the preferred node has answered.
+    /// End of the attempt's time. The attempt gets new time once the preferred node has answered.
     answer_by: Time,
-    /// The call hears of releases.
+    /// True if the call is subscribed to releases.
     subscribed: bool,
     /// The caller waited in the local queue since its last attempt.
     waited_in_queue: bool,
@@ -82,14 +82,14 @@ pub(crate) struct Acquire<C> {
     gave_way: bool,
     /// An attempt found the lock held by somebody else.
     refused: bool,
-    /// The votes of the last attempt tell which nodes answer. After a wait in the local queue they are too
-    /// old, and it counts which nodes are down.
+    /// True if the votes of the last attempt show which nodes answer. They are too old after a wait in the
+    /// local queue; then all nodes that are not known to be down are expected to answer.
     last_votes_are_fresh: bool,
     told_not_admitted: bool,
 }
 
 impl<C: SharedAttempt> Acquire<C> {
-    /// A call whose driver has taken a place in the local queue.
+    /// Creates a call whose driver has taken a place in the local queue.
     pub(crate) fn new(policy: Policy, attempt_timeout: Duration) -> Self {
         Self {
             attempts: Attempts::new(policy, attempt_timeout),
@@ -120,18 +120,18 @@ impl<C: SharedAttempt> Acquire<C> {
         }
     }
 
-    /// Returns what the driver has to do next; `None`: nothing, before the next event.
+    /// Returns the driver's next action; `None` if there is none before the next event.
     pub(crate) fn poll_action(&mut self) -> Option<Action<C>> {
         self.actions.pop_front()
     }
 
-    /// Returns when [`handle_timeout`](Self::handle_timeout) is due; `None`: nothing happens by itself. The
-    /// answer changes with each event.
+    /// Returns the time at which [`handle_timeout`](Self::handle_timeout) is due; `None` if no time limit is
+    /// set. The answer changes with each event.
     pub(crate) fn poll_timeout(&self) -> Option<Time> {
         self.state.ends_at(self.answer_by)
     }
 
-    /// Returns what ends the wait before its time. The answer changes with each event.
+    /// Returns the event that ends the wait before its time. The answer changes with each event.
     pub(crate) fn waits_for(&self) -> WaitsFor {
         self.state.waits_for()
     }
@@ -144,13 +144,13 @@ impl<C: SharedAttempt> Acquire<C> {
         }
     }
 
-    /// The driver has looked at the local queue.
+    /// Handles the caller's place in the local queue, after the driver has looked at it.
     pub(crate) fn handle_turn(&mut self, place: Place, around: &mut impl Surroundings) {
         let CallState::Looking = self.state else { return };
         self.attempts.comes_first(place.comes_first);
         let now = around.now();
-        // A caller that has waited until its deadline is told that the lock is held, if that is known. If
-        // not, it makes one attempt that has no time left, whose outcome names the missing quorum.
+        // A caller that has waited until its deadline is told that the lock is held, if that is known. If not,
+        // it makes one attempt without any time left. The outcome of that attempt reports the missing quorum.
         let over = self.deadline().is_some_and(|deadline| deadline <= now);
         let waited_to_the_end = over && self.waited_in_queue;
         match place.turn {
@@ -160,7 +160,7 @@ impl<C: SharedAttempt> Acquire<C> {
             Turn::HandedOver | Turn::Joined | Turn::Reentered => self.finish(Action::HandedOver),
             Turn::Lost(reason) => self.refuse(Outcome::Lost(reason)),
             Turn::WaitsForItself => self.refuse(Outcome::WaitsForItself),
-            // Others elsewhere want it, so it is as good as held.
+            // Other processes want the lock, so it is as good as held.
             Turn::GiveWay(_) if waited_to_the_end => self.refuse(Outcome::HELD),
             Turn::GiveWay(until) => self.give_way(self.at_most(until), around),
             _ if over && self.gave_way => self.refuse(Outcome::HELD),
@@ -174,7 +174,7 @@ impl<C: SharedAttempt> Acquire<C> {
         }
     }
 
-    /// The local queue has changed.
+    /// Handles a change of the local queue.
     pub(crate) fn handle_queue_changed(&mut self) {
         if let CallState::InLocalQueue { .. } = self.state {
             self.waited_in_queue = true;
@@ -182,7 +182,7 @@ impl<C: SharedAttempt> Acquire<C> {
         }
     }
 
-    /// The call hears of releases from now on. `others`: how many wait for the lock in other processes.
+    /// Handles the subscription to releases. `others`: the number of waiters in other processes.
     pub(crate) fn handle_subscribed(&mut self, others: u32, around: &mut impl Surroundings) {
         let CallState::Subscribing(next) = self.state else { return };
         self.subscribed = true;
@@ -195,12 +195,13 @@ impl<C: SharedAttempt> Acquire<C> {
         }
     }
 
-    /// The attempt has begun, and no node was asked yet.
+    /// Handles the start of the attempt, before any node is asked.
     pub(crate) fn handle_begun(&mut self, claim: C, around: &impl Surroundings) {
         let CallState::Beginning(preferred) = self.state else {
             return self.actions.push_back(Action::GiveBack(claim));
         };
-        // The nodes are compared by their clocks before they grant anything, and numbers are made of them.
+        // The nodes' clocks come first: the nodes are compared by them before any grant, and lock numbers are made
+        // of them.
         if around.waits_for_clocks() {
             self.state = CallState::Attempting(claim, AttemptStage::AwaitingClocks(preferred));
         } else {
@@ -208,7 +209,7 @@ impl<C: SharedAttempt> Acquire<C> {
         }
     }
 
-    /// Perhaps the nodes' clocks are known by now.
+    /// Handles news of the nodes' clocks, which may be known by now.
     pub(crate) fn handle_clocks(&mut self, around: &impl Surroundings) {
         match self.take_state() {
             CallState::Attempting(claim, AttemptStage::AwaitingClocks(preferred))
@@ -220,7 +221,7 @@ impl<C: SharedAttempt> Acquire<C> {
         }
     }
 
-    /// The nodes that were asked have decided the attempt.
+    /// Handles the verdict on the attempt by the nodes that were asked.
     pub(crate) fn handle_verdict(&mut self, around: &mut impl Surroundings) {
         match self.take_state() {
             CallState::Attempting(claim, AttemptStage::AskingOne { node, .. }) => {
@@ -231,7 +232,7 @@ impl<C: SharedAttempt> Acquire<C> {
         }
     }
 
-    /// The write-back is `confirmed` by a majority, or cannot be any more.
+    /// Handles the end of the write-back: it is `confirmed` by a majority, or cannot be any more.
     pub(crate) fn handle_confirmation(&mut self, confirmed: bool, around: &mut impl Surroundings) {
         match self.take_state() {
             CallState::Attempting(claim, AttemptStage::WritingBack) => {
@@ -244,7 +245,7 @@ impl<C: SharedAttempt> Acquire<C> {
         }
     }
 
-    /// Perhaps more nodes have answered.
+    /// Handles the answers of further nodes, if there are any.
     pub(crate) fn handle_answers(&mut self, around: &mut impl Surroundings) {
         match self.take_state() {
             CallState::Attempting(claim, AttemptStage::AwaitingAnswers) => {
@@ -259,9 +260,9 @@ impl<C: SharedAttempt> Acquire<C> {
         }
     }
 
-    /// Perhaps something was told of the lock's releases.
+    /// Handles news of the lock's releases, if there is any.
     pub(crate) fn handle_releases(&mut self, around: &mut impl Surroundings) {
-        // Each pass takes what was told so far.
+        // Each pass handles one wake reason.
         while let CallState::Sleeping(Sleep { until: before, listens: true, gives_way, .. }) =
             self.state
         {
@@ -272,7 +273,7 @@ impl<C: SharedAttempt> Acquire<C> {
             if reason == WakeReason::PerhapsReleased {
                 until = until.min(before);
             }
-            // Further confirmations of subscriptions do not put the try off again.
+            // Further confirmations of subscriptions must not postpone the next attempt again.
             let listens = reason != WakeReason::Listening;
             let sleep = Sleep { until, listens, woken: true, gives_way };
             self.state = CallState::Sleeping(sleep);
@@ -285,7 +286,7 @@ impl<C: SharedAttempt> Acquire<C> {
         }
     }
 
-    /// The time of [`poll_timeout`](Self::poll_timeout) has come.
+    /// Handles the end of the wait, once the time of [`poll_timeout`](Self::poll_timeout) has come.
     pub(crate) fn handle_timeout(&mut self, around: &mut impl Surroundings) {
         if self.poll_timeout().is_none_or(|due| around.now() < due) {
             return;
@@ -310,7 +311,7 @@ impl<C: SharedAttempt> Acquire<C> {
         }
     }
 
-    /// The call is to end at once.
+    /// Ends the call at once.
     pub(crate) fn handle_stop(&mut self, stop: Stop) {
         let outcome = match stop {
             Stop::Cancelled => Outcome::Cancelled,
@@ -339,7 +340,8 @@ impl<C: SharedAttempt> Acquire<C> {
         self.state = CallState::Finished;
     }
 
-    /// If nodes may have reservations of the caller. A grant has ended them on the nodes of `granted_by`.
+    /// Withdraws the caller's reservations, if nodes may have any. A grant has ended them on the nodes of
+    /// `granted_by`.
     fn withdraw(&mut self, granted_by: impl FnOnce() -> Vec<usize>) {
         if let Some((priority, within)) = self.attempts.withdraws() {
             let granted_by = granted_by();
@@ -347,7 +349,7 @@ impl<C: SharedAttempt> Acquire<C> {
         }
     }
 
-    /// If the nodes may have the caller in the queue that they keep for a fair lock.
+    /// Takes the caller out of the nodes' queues of a fair lock, if it may be in them.
     fn leave_queue(&mut self) {
         let entry = self.attempts.leaves_queue();
         self.actions.extend(entry.map(|(caller, lives)| Action::LeaveQueue(caller, lives)));
@@ -378,7 +380,7 @@ impl<C: SharedAttempt> Acquire<C> {
         }
     }
 
-    /// It is this caller's turn to ask the nodes.
+    /// Starts an attempt, or first a subscription if other threads of the process have one.
     fn take_turn(&mut self, around: &mut impl Surroundings) {
         self.waited_for_others |= self.waited_in_queue;
         if std::mem::take(&mut self.waited_in_queue) {
@@ -410,7 +412,7 @@ impl<C: SharedAttempt> Acquire<C> {
         }
     }
 
-    /// The preferred node has answered, or its time is over.
+    /// Goes on once the preferred node has answered, or its time is over.
     fn preferred_done(&mut self, claim: C, node: usize, around: &mut impl Surroundings) {
         let answer_by = self.attempts.answer_by(around.now(), self.attempt_timeout);
         if claim.reopen(|attempt| attempt.goes_on(answer_by)) {
@@ -422,9 +424,9 @@ impl<C: SharedAttempt> Acquire<C> {
         }
     }
 
-    /// The nodes have decided the attempt, or its time is over.
+    /// Goes on once the nodes have decided the attempt, or its time is over.
     fn all_done(&mut self, claim: C, around: &mut impl Surroundings) {
-        // Before a verdict there is nothing to write back: the time is over.
+        // Without a verdict the time is over, and there is nothing to write back.
         let number = claim.with(|attempt| {
             let decided = attempt.decided();
             attempt.number_to_write_back().filter(|_| decided)
@@ -443,13 +445,13 @@ impl<C: SharedAttempt> Acquire<C> {
             return self.give_way(sleep.until, around);
         }
         self.state = CallState::Sleeping(sleep);
-        // Something may have been told since the attempt began.
+        // Nodes may have announced a release since the attempt began.
         self.handle_releases(around);
     }
 
     fn slept(&mut self, sleep: Sleep, around: &mut impl Surroundings) {
         if sleep.gives_way {
-            // One node's word is enough to know that somebody is there.
+            // One node's message is enough to show that another process wants the lock.
             let heard = around.releases(|releases| releases.has_heard());
             let heard = sleep.woken || heard == Some(true);
             self.gave_way = true;

@@ -7,63 +7,63 @@
 //!     +--- too few nodes have said that it is there ---+
 //! ```
 //!
-//! All nodes order the callers by their tickets, and each grants the lock to the first one alone. A caller that comes two
-//! round trips after another one, or later, finds the ticket of that one on a majority, and takes a larger one. Who is
-//! first on a node is about order alone: exclusion rests on the lock's key.
+//! All nodes order the callers by their tickets, and each grants the lock only to the first one. A caller that comes at least
+//! two round trips after another one finds that caller's ticket on a majority, and takes a larger one. The queues decide only
+//! the order: exclusion depends on the lock's key.
 //!
-//! A caller that reaches too few nodes leaves their queues, for it would keep others out that reach more. It comes back with
-//! the ticket that it had. Callers that came meanwhile have larger ones, also if all queues were empty by then.
+//! A caller that reaches too few nodes leaves their queues: it would keep out others that reach more. It comes back with
+//! the ticket that it had. Callers that came meanwhile have larger tickets, even if all queues were empty by then.
 
 use std::time::Duration;
 
 use super::super::base::{Mechanism, POLL, Rule};
 use super::super::vote::Attempt;
 
-/// The shortest time for which a node keeps an entry that is not asked for again, and the longest. A caller that dies keeps
-/// those behind it waiting for so long.
+/// Least and greatest lifetime of an entry on a node if the caller does not ask again. A caller that dies keeps those behind
+/// it waiting for that long.
 const SHORTEST_LIFE: Duration = Duration::from_secs(3);
 const LONGEST_LIFE: Duration = Duration::from_secs(60);
 
-/// The caller of one call, as it stands in the nodes' queues.
+/// The place of one call's caller in the nodes' queues.
 #[derive(Debug)]
 pub(super) struct QueuePlace {
-    /// Names the caller: the upper half of the random numbers of its owners.
+    /// Identifies the caller: the upper half of the random numbers of its owners.
     caller: Option<u64>,
     ticket: Option<u64>,
-    /// The first ticket that it had. Others that came later have larger ones.
+    /// The first ticket that the caller had. Others that came later have larger ones.
     first: Option<u64>,
-    /// For how long a node keeps the entry.
+    /// Lifetime of the entry on a node.
     lives: Duration,
 }
 
-/// What follows an attempt.
+/// The effect of an attempt on the caller's place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PlaceNews {
-    /// Nothing.
+    /// No change.
     Same,
-    /// The caller has a ticket now. It asks again at once, so that the nodes know of it.
+    /// The caller has a ticket now. It asks again at once, so that the nodes learn the ticket.
     HasTicket,
-    /// Too few nodes have said who waits, so that the caller has no ticket. It is to ask again soon, for others overtake it.
+    /// Too few nodes have reported their queues, so the caller has no ticket. It asks again soon, since others overtake it.
     HasNoTicket,
-    /// Too few nodes know of its ticket. They are to be told to forget it, and then it takes another one.
+    /// Too few nodes know the caller's ticket. They are told to forget the caller, which comes back with the same ticket.
     GivesUpTicket,
 }
 
 impl QueuePlace {
-    /// Of a call whose attempts may take `attempt_timeout` each.
+    /// Creates the place of a call whose attempts may take `attempt_timeout` each.
     pub(super) fn new(attempt_timeout: Duration) -> Self {
-        // It asks again at intervals below half of that.
+        // The caller asks again at intervals below half of this lifetime.
         let lives = (POLL + attempt_timeout).saturating_mul(2).clamp(SHORTEST_LIFE, LONGEST_LIFE);
         Self { caller: None, ticket: None, first: None, lives }
     }
 
-    /// The caller's name, which is taken from the first `random` number.
+    /// Returns the caller's name, which is taken from the first `random` number.
     pub(super) fn caller(&mut self, random: u128) -> u64 {
         let upper = u64::try_from(random >> 64).unwrap_or(u64::MAX);
         *self.caller.get_or_insert(upper)
     }
 
-    /// The owner id of the next attempt, given a random one: its upper half names the caller.
+    /// Returns the owner id of the next attempt, made of a random one: its upper half names the caller.
     pub(super) fn owner(&mut self, random: u128) -> u128 {
         let lower = random & u128::from(u64::MAX);
         u128::from(self.caller(random)) << 64 | lower
@@ -73,21 +73,21 @@ impl QueuePlace {
         self.lives
     }
 
-    /// The caller is to leave the queues. Returns its name, and for how long the nodes are to be told; `None`: it is in none.
+    /// Takes the caller out of the queues. Returns its name, and the time limit for telling the nodes; `None` if it is in no queue.
     ///
-    /// That is longer than its entries live: a node that is away may run late what it was asked last.
+    /// That time is at least the lifetime of its entries: a node that is away may run the caller's last request late.
     pub(super) fn leave(&mut self) -> Option<(u64, Duration)> {
         let (caller, _) = self.caller.zip(self.ticket.take())?;
         Some((caller, LONGEST_LIFE))
     }
 
-    /// The ticket with which the next attempt asks.
+    /// Returns the ticket with which the next attempt asks.
     pub(super) const fn ticket(&self) -> Option<u64> {
         self.ticket
     }
 
-    /// An attempt has come to its end, and the lock `is_held` by somebody else, or another caller's to take. The call began at
-    /// `began_ms` of the set's time, if that is known.
+    /// Notes the end of an attempt. `is_held`: somebody else holds the lock, or another caller comes first. `began_ms`: the start
+    /// of the call in the set's time, if that is known.
     pub(super) fn tried(
         &mut self,
         attempt: &Attempt,
@@ -179,7 +179,7 @@ mod tests {
         let owner = place.owner(u128::MAX);
         for votes in [
             [Some(queued(5)), Some(queued(5)), None],
-            // They grant nothing to anybody, and keep their queues.
+            // Nodes that are not admitted grant nothing to anybody, and keep their queues.
             [Some(queued(5)), Some(Vote::NotAdmitted), Some(Vote::NotAdmitted)],
             [Some(queued(5)), Some(Vote::Granted(1)), None],
         ] {
@@ -193,7 +193,7 @@ mod tests {
             place.ticket()
         });
         assert_eq!(changed, Some(6), "the mutation bites");
-        // Others can reach the third node, and win with it and the first one, if nobody is ahead there.
+        // Others can reach the third node. They win with it and the first one, if nobody is ahead of them there.
         for cut_off in
             [[Some(queued(5)), None, None], [Some(queued(5)), Some(Vote::NotAdmitted), None]]
         {
@@ -216,7 +216,7 @@ mod tests {
                 PlaceNews::GivesUpTicket
             );
             assert!(place.leave().is_some() && place.ticket().is_none());
-            // Somebody came meanwhile, and finds the queues empty.
+            // Another caller came meanwhile, and finds the queues empty.
             let mut later = super::tests::place(None);
             later.tried(&attempt([Some(queued(0)); 3]), true, Some(2_000));
             place.tried(&attempt([Some(queued(2_000)); 3]), true, Some(1_000));
@@ -235,7 +235,7 @@ mod tests {
         assert_eq!(u128::from(place.caller(0)), one >> 64);
     }
 
-    /// Nobody who is alive is out of the queue because its next attempt takes long.
+    /// No live caller drops out of the queue because its next attempt takes long.
     #[test]
     fn an_entry_lives_for_twice_the_time_until_it_is_asked_for_again() {
         for timeout_ms in [200, 3_000, 20_000] {

@@ -1,8 +1,8 @@
-//! Reservations: a waiter that plain order would starve has the nodes keep the lock for it.
+//! Reservations: a waiter that would starve otherwise has the nodes keep the lock for it.
 //!
 //! A caller that was refused has a priority: the older call goes first. After a while it leaves its priority on the nodes,
-//! under each name of the lock, with every request. A node with reservations grants the lock to nobody who is younger
-//! than the oldest of them. A reservation only restricts: no exclusion rests on it.
+//! under each name of the lock, with every request. A node with reservations grants the lock to no call that is younger
+//! than the oldest reservation. A reservation only restricts: exclusion does not depend on it.
 //!
 //! ```text
 //! refused first --- after ---> reserves: asks all nodes, and again before it is over ---> granted, or it gives up:
@@ -15,70 +15,70 @@ use std::time::Duration;
 use super::super::base::{Mechanism, POLL, Rule, Time};
 use super::contention::QUICK_TRIES;
 
-/// How long a node keeps a reservation that is not renewed, at least and at most. A caller that dies keeps others waiting for so
-/// long. Nodes ignore longer ones: see `lua/shared/check.lua`.
+/// Least and greatest lifetime of a reservation that is not renewed. A caller that dies keeps others waiting for that long.
+/// Nodes ignore longer reservations: see `lua/shared/check.lua`.
 const LASTS: Duration = Duration::from_secs(2);
 const LASTS_AT_MOST: Duration = Duration::from_secs(10);
 
-/// How long a lock is reserved at first, and at most. After that it is left to others for half as long, and then it is reserved
-/// for twice as long. Otherwise a long hold of one name would close the other names of the lock, and a thread that holds
-/// one name, or one permit, and wants another one would wait for a caller that waits for it.
+/// First and longest time for which a lock is reserved. After that it is left to others for half as long, and then reserved
+/// for twice as long. Without these rests, a long hold of one name would close the other names of the lock. And a thread that
+/// holds one name or permit, and wants another one, would wait for a caller that waits for this thread.
 const STANDS: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(32);
 
-/// So many attempts of the full length a reservation outlives: that which has left it, and the next one. Callers whose attempts
-/// wait for silent nodes would otherwise take the lock from each other in between, for as long as the nodes are silent.
+/// Number of full-length attempts that a reservation outlives: the one that has left it, and the next one. Otherwise callers
+/// whose attempts wait for silent nodes would take the lock from each other in between, while the nodes are silent.
 const ATTEMPTS: u32 = 2;
 
-/// How long a caller is refused that wants no more than others do, until it reserves the lock. Traffic of one kind has
-/// changed hands fairly by then.
+/// Time for which a caller that wants no more than others is refused before it reserves the lock. Among callers of one kind,
+/// the lock has changed hands fairly by then.
 const PLAIN: Duration = Duration::from_secs(1);
 
-/// The same of a caller that wants more than others do, or that is refused by holders who share the lock: of many of them, one
-/// or another is there all the time.
+/// The same for a caller that wants more than others, or that is refused by holders that share the lock: if there are many of
+/// them, at least one is there all the time.
 const WEAK: Duration = Duration::from_millis(100);
 
-/// A caller's place among those that reserve a name: the one whose call began first goes first. Clocks of callers that
-/// differ cost order, and nothing else.
+/// A caller's rank among the callers that reserve a name: the call that began first goes first. Callers' clocks that
+/// differ distort the order, and nothing else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Priority {
-    /// When the call began, in milliseconds of the set's time.
+    /// Start of the call, in milliseconds of the set's time.
     pub(crate) began_ms: u64,
-    /// Names the call.
+    /// Identifies the call.
     pub(crate) id: u64,
 }
 
-/// The priority of a caller that was refused before, as a request tells it to a node.
+/// The priority of a caller that was refused before, as a request reports it to a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Reservation {
     pub(crate) priority: Priority,
-    /// For how long the node keeps the lock for the caller, if it refuses it. Zero: it does not. An older caller goes
-    /// ahead of the reservations of younger ones in any case.
+    /// Time for which the node keeps the lock for the caller, if it refuses the caller. Zero: no reservation. An older caller
+    /// goes ahead of the reservations of younger ones in any case.
     pub(crate) lasts: Duration,
-    /// The node does so only where the lock is held by another kind, which may have several holders.
+    /// True if the node does so only where another kind holds the lock, one that may have several holders.
     pub(crate) beside_sharers: bool,
 }
 
-/// When a caller of a kind reserves the lock.
+/// The rule by which callers of a kind reserve the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Reserves {
-    /// How long it is refused before.
+    /// Time for which the caller is refused before it reserves the lock.
     after: Duration,
-    /// It leaves the lock to others now and then.
+    /// True if it leaves the lock to others now and then.
     rests: bool,
 }
 
 impl Reserves {
-    /// A caller that wants what others want as well.
+    /// A caller that wants the same as others.
     pub(crate) const AS_OTHERS: Self = Self { after: PLAIN, rests: true };
-    /// A caller of a lock that is shared by some and not by others: they take turns, as long as each of them waits.
+    /// A caller of a lock that some share and others want exclusively: they take turns, as long as each of them waits.
     pub(crate) const IN_TURN: Self = Self { after: Duration::ZERO, rests: false };
     /// A caller that wants several permits, which others take one by one.
     pub(crate) const SEVERAL_PERMITS: Self = Self { after: WEAK, rests: true };
     /// A caller that wants several names, which others take one by one.
     pub(crate) const SEVERAL_NAMES: Self = Self { after: WEAK, rests: true };
 
-    /// Returns true if the caller makes attempts only to renew its reservation.
+    /// Returns true if the caller makes extra attempts to renew its reservation.
     const fn is_eager(self) -> bool {
         self.after.as_millis() < PLAIN.as_millis()
     }
@@ -88,33 +88,33 @@ impl Reserves {
 #[derive(Debug)]
 pub(super) struct Reserving {
     policy: Reserves,
-    /// For how long the nodes keep a reservation.
+    /// Lifetime of a reservation on the nodes.
     lasts: Duration,
-    /// For how long the lock is reserved at first.
+    /// Time for which the lock is reserved at first.
     stands: Duration,
     priority: Option<Priority>,
-    /// Since when the caller is refused, or knows that it is about to be.
+    /// Time since which the caller is refused, or knows that it is about to be.
     refused_since: Option<Time>,
-    /// When an attempt has reserved the lock first.
+    /// Start of the first attempt that reserved the lock.
     begins: Option<Time>,
-    /// For how long the attempt under way reserves the lock, in any case.
+    /// Time for which the attempt under way reserves the lock, whether others share it or not.
     asked_for: Duration,
     /// The time until which all nodes have the reservation.
     known_until: Time,
     /// Attempts in a row that some nodes have granted.
     splits: u32,
-    /// An attempt has asked all nodes since the caller reserves the lock where others share it.
+    /// True if an attempt has asked all nodes since the caller reserves the lock where others share it.
     told_beside_sharers: bool,
     /// Attempts in a row that have reached no majority.
     unreached: u32,
-    /// Others of the process come first.
+    /// True if other callers of the process come first.
     stands_behind: bool,
-    /// A node may have it.
+    /// True if a node may have a reservation of the caller.
     is_left: bool,
 }
 
 impl Reserving {
-    /// Of a call whose attempts may take `attempt_timeout` each.
+    /// Creates the reservations of a call whose attempts may take `attempt_timeout` each.
     pub(super) fn new(policy: Reserves, attempt_timeout: Duration) -> Self {
         let (never, nothing) = (Time::from_start(Duration::ZERO), Duration::ZERO);
         let attempts = attempt_timeout.saturating_mul(ATTEMPTS);
@@ -145,7 +145,7 @@ impl Reserving {
         self.policy.after.is_zero()
     }
 
-    /// From now on the caller goes ahead of others that are younger.
+    /// Gives the caller precedence over younger callers from now on.
     pub(super) fn takes_priority(&mut self, priority: Priority) {
         self.priority.get_or_insert(priority);
     }
@@ -162,8 +162,8 @@ impl Reserving {
         self.told_beside_sharers = false;
     }
 
-    /// Notes whether the caller is the one that asks for all callers of its process that want the same. One that stands behind
-    /// others reserves nothing: while it waits for them, its reservation would keep them out, along with everybody else.
+    /// Notes whether the caller asks for all callers of its process that want the same. A caller that stands behind others
+    /// reserves nothing: while it waits for them, its reservation would keep them out, along with everybody else.
     pub(super) fn comes_first(&mut self, comes_first: bool) {
         self.stands_behind = !comes_first;
     }
@@ -174,14 +174,14 @@ impl Reserving {
         self.unreached >= 2
     }
 
-    /// Others have the lock, or want it.
+    /// Notes that others have the lock, or want it.
     pub(super) fn refused(&mut self, now: Time) {
         self.refused_since.get_or_insert(now);
     }
 
     /// Returns the reservation that the attempt beginning now leaves on the nodes. The end of the call withdraws it.
     pub(super) fn asks(&mut self, now: Time) -> Option<Reservation> {
-        // It asks all nodes, if no attempt did so before: see `asks_all`.
+        // This attempt asks all nodes, if no attempt did so before: see `asks_all`.
         self.told_beside_sharers |= self.is_weak_beside_sharers(now);
         let priority = self.priority?;
         if self.may_reserve() && self.phase(now).is_some_and(|(stands, _)| stands) {
@@ -200,11 +200,11 @@ impl Reserving {
         self.refused_since.is_some_and(is_due) && self.may_reserve()
     }
 
-    /// The attempt that began at `started` was in vain. `all`: it has asked all nodes. `is_split`: some of them have
-    /// granted it, which ends the reservation there.
+    /// Notes that the attempt that began at `started` was in vain. `all`: it asked all nodes. `is_split`: some nodes granted
+    /// it, which ended the reservation there.
     ///
-    /// If the nodes are split for long, it is no contender that has the others, but a holder. The reservation is where it is
-    /// needed then: the nodes that have refused the attempt have it.
+    /// If the nodes are split for long, the other nodes belong to a holder, not to a contender. The reservation is then where it
+    /// is needed: on the nodes that have refused the attempt.
     pub(super) fn tried(&mut self, started: Time, all: bool, is_split: bool) {
         self.splits = if is_split { self.splits.saturating_add(1) } else { 0 };
         if (1..=QUICK_TRIES).contains(&self.splits) {
@@ -226,11 +226,11 @@ impl Reserving {
         now < self.known_until
     }
 
-    /// When the caller makes an attempt for the sake of its reservation; `None`: not because of that. `poll`: how often it
-    /// renews it.
+    /// Returns the time of an attempt that serves the reservation; `None` if the reservation needs none. `poll`: the interval
+    /// of its renewals.
     pub(super) fn next_try(&self, now: Time, poll: Duration) -> Option<Time> {
         if !self.policy.is_eager() {
-            // One, in case that others share the lock: while they overlap, nobody is told of a release.
+            // One attempt, in case others share the lock: while their holds overlap, no release is announced.
             let (due, over) =
                 (self.refused_since?.after(WEAK), self.refused_since?.after(self.policy.after));
             let is_wanted = !self.told_beside_sharers && now < over;
@@ -238,7 +238,7 @@ impl Reserving {
         }
         let (stands, next) = self.phase(now)?;
         Some(match stands {
-            // Its next attempt takes one, if the set's time is known by then.
+            // The next attempt takes a priority, if the set's time is known by then.
             true if !self.has_priority() => return None,
             true if self.is_known(now) => now.after(poll),
             true => now,
@@ -246,7 +246,7 @@ impl Reserving {
         })
     }
 
-    /// The priority that is to be withdrawn, and for how long nodes are told that cannot be reached.
+    /// Returns the priority to withdraw, and the time limit for telling nodes that cannot be reached.
     pub(super) fn withdraws(&mut self) -> Option<(Priority, Duration)> {
         let is_left =
             std::mem::take(&mut self.is_left) && Mechanism::ReservationsAreWithdrawn.is_on();
@@ -257,7 +257,7 @@ impl Reserving {
         self.unreached == 0 && !self.stands_behind && Mechanism::WaitersReserve.is_on()
     }
 
-    /// For how long the caller reserves the lock from now on.
+    /// Returns the time for which the caller reserves the lock from `now` on.
     fn stands(&self, now: Time) -> Duration {
         match self.phase(now) {
             Some((true, until)) if self.has_priority() && self.may_reserve() => {
@@ -301,12 +301,12 @@ mod tests {
         Time::from_start(Duration::from_millis(1_000_000 + ms))
     }
 
-    /// Of a caller that was refused at 0.
+    /// The reservations of a caller that was refused at 0 ms.
     fn refused(policy: Reserves) -> Reserving {
         refused_by_slow_nodes(policy, Duration::from_millis(500))
     }
 
-    /// The same, where an attempt may take that time.
+    /// The same, for attempts that may take that time.
     fn refused_by_slow_nodes(policy: Reserves, attempt_timeout: Duration) -> Reserving {
         let mut reserving = Reserving::new(policy, attempt_timeout);
         reserving.takes_priority(PRIORITY);
@@ -315,7 +315,7 @@ mod tests {
         reserving
     }
 
-    /// For how many milliseconds an attempt at that time reserves the lock.
+    /// Returns the milliseconds for which an attempt at that time reserves the lock.
     fn lasts(reserving: &mut Reserving, ms: u64) -> u128 {
         reserving.asks(at(ms)).expect("it has a priority").lasts.as_millis()
     }
@@ -347,7 +347,7 @@ mod tests {
             assert!(!reserving.asks_all(at(after + 10)) && reserving.is_known(at(after + 10)));
             let next = reserving.next_try(at(after + 10), poll);
             assert_eq!(next, eager.then(|| at(after + 760)), "{policy:?}");
-            // Nodes that granted it have given it up.
+            // Nodes that granted the attempt have ended the reservation.
             reserving.tried(at(after), true, true);
             assert!(reserving.asks_all(at(after + 10)) && !reserving.is_known(at(after + 10)));
         }
@@ -409,7 +409,7 @@ mod tests {
         assert!(!without(&[Mechanism::WaitersReserve], never));
     }
 
-    /// A lock that is held on just as many nodes as it takes: each attempt gets the rest, and gives that back.
+    /// The lock is held on a bare majority: each attempt gets the other nodes, and gives them back.
     #[test]
     fn nodes_that_are_split_for_long_are_not_asked_again_and_again() {
         let poll = Duration::from_millis(750);

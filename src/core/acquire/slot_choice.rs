@@ -1,4 +1,4 @@
-//! Which slots of a semaphore an attempt asks for.
+//! The choice of the semaphore slots that an attempt asks for.
 
 use std::cmp::Reverse;
 
@@ -6,24 +6,24 @@ use super::super::base::Mechanism;
 use super::super::base::votes_needed;
 use super::super::vote::{Attempt, Permits, PermitsWanted, Slots};
 
-/// So many attempts in a row go to slots that refusals have named, before the caller waits as for any lock that is held. Alone
-/// it needs one of them. Each further one means that somebody else has got a slot meanwhile.
+/// Maximum number of attempts in a row at slots that refusals have named. After them the caller waits as for any lock that is
+/// held. Without contenders one attempt is enough. Each further one means that somebody else has got a slot meanwhile.
 const MOST_INFORMED: u32 = 8;
 
-/// So many sets of nodes are tried for all slots that are wanted. Nine nodes have 256 majorities, seven have 64.
+/// Maximum number of node sets that are tried for all wanted slots. Nine nodes have 256 majorities, seven have 64.
 const MOST_SETS: usize = 64;
 
-/// What the refusals of one call have told of free slots, and which slots the next attempt is to ask for.
+/// The free slots that the refusals of one call have named, and the choice of slots for the next attempt.
 ///
-/// All nodes are asked for the same slots, since a slot is an exclusive lock over a majority of them. Nodes that counted
-/// their permits, each for itself, would grant too many: two of three nodes that have one permit each can be two callers'
-/// majorities together with the third one's two.
+/// All nodes are asked for the same slots, since a slot is an exclusive lock over a majority of them. If each node counted its
+/// own permits, too many would be granted. Say that two nodes have one permit left each, and the third has two: then each of
+/// the first two forms a majority with the third, and two callers win.
 #[derive(Debug)]
 pub(super) struct SlotChoice {
     wanted: PermitsWanted,
-    /// What each node has said last; `None`: nothing, or it was too long ago.
+    /// The slots that each node has reported as free last; `None`: it has reported none of its slots, or too long ago.
     free: Vec<Option<Slots>>,
-    /// Attempts in a row that went where a refusal has pointed.
+    /// Attempts in a row at slots that a refusal has named.
     informed: u32,
 }
 
@@ -32,19 +32,19 @@ impl SlotChoice {
         Self { wanted, free: Vec::new(), informed: 0 }
     }
 
-    /// The slots to ask for; `random` is in `0.0..1.0`.
+    /// Returns the slots to ask for; `random` is in `0.0..1.0`.
     pub(super) fn picks(&self, random: f64) -> Permits {
         let (slots, _) = self.choose(random);
         Permits { slots, of: self.wanted.of }
     }
 
-    /// `attempt` was in vain, which asked for the slots that were picked last.
+    /// Notes that `attempt` at the slots that were picked last was in vain.
     pub(super) fn refused(&mut self, attempt: &Attempt) {
         self.free = attempt.free_slots();
     }
 
-    /// Chooses slots that a majority may grant, by what the last attempt was told. Returns the number of the attempt among
-    /// those in a row that were chosen so. `None`: there are no such slots, or enough attempts were made.
+    /// Decides whether the next attempt asks for slots that the last refusals have named. Returns its number among such attempts
+    /// in a row. `None`: no majority may grant the wanted slots, or enough attempts were made.
     pub(super) fn goes_where_free(&mut self) -> Option<u32> {
         let said =
             self.free.iter().any(Option::is_some) && Mechanism::RefusalsNameFreeSlots.is_on();
@@ -56,27 +56,27 @@ impl SlotChoice {
         Some(self.informed)
     }
 
-    /// Whether the next attempt is the first one of those.
+    /// Returns true if the next attempt is the first one at named slots.
     pub(super) const fn goes_to_first_named(&self) -> bool {
         self.informed == 1
     }
 
-    /// The caller waits. What it was told will be too old then.
+    /// Forgets the named slots, since the caller waits: they will be out of date after the wait.
     pub(super) fn waits(&mut self) {
         self.free.clear();
         self.informed = 0;
     }
 
-    /// So many slots as are wanted, and whether each node of some majority may grant all of them, for all that is known.
+    /// Returns as many slots as are wanted, and true if each node of some majority may grant all of them, as far as is known.
     fn choose(&self, random: f64) -> (Slots, bool) {
         let [of, count] = [self.wanted.of, self.wanted.count].map(|it| it as usize);
-        // Not the first ones: others ask at the same time.
+        // Callers that ask at the same time must not all pick the first slots.
         let start = (random.clamp(0.0, 1.0) * f64::from(self.wanted.of)) as usize;
         let in_turn = || (0..of).map(|slot| (start + slot) % of);
         let nodes = 0..self.free.len();
         let may_grant = |node: usize, slot| self.free[node].is_none_or(|free| free.contains(slot));
-        // Some majority has to grant all of the slots: the nodes that may grant one of them, and others as well. The more nodes,
-        // the better; all of them, if possible.
+        // One majority has to grant all of the slots. So the candidates are sets of nodes that may grant certain slots together.
+        // The more nodes in a set, the better; all nodes are best.
         let mut sets: Vec<Vec<_>> = vec![nodes.collect()];
         for slot in in_turn() {
             for known in 0..sets.len() {
@@ -98,7 +98,7 @@ impl SlotChoice {
         };
         match sets.iter().map(all_of).find(|slots| slots.len() == count) {
             Some(slots) => (slots, true),
-            // The refusal tells more.
+            // Any slots will do: the refusal names the free ones.
             None => (in_turn().take(count).collect(), false),
         }
     }
@@ -114,7 +114,7 @@ mod tests {
         SlotChoice { free: free.collect(), ..SlotChoice::new(PermitsWanted { count, of }) }
     }
 
-    /// The slots that are picked, whatever the chance, and whether they can be won.
+    /// Returns the slots that are picked over all random numbers, and true if they can be won.
     fn picked(choice: &SlotChoice) -> (Vec<Vec<usize>>, bool) {
         let mut all: Vec<_> = (0..100)
             .map(|part| choice.picks(f64::from(part) / 100.0).slots.iter().collect::<Vec<_>>())
@@ -140,7 +140,7 @@ mod tests {
         let one: Option<&[usize]> = Some(&[77]);
         assert_eq!(picked(&choice(1, 100, &[one, one, one])), (vec![vec![77]], true));
         assert_eq!(picked(&choice(1, 100, &[one, None, one])), (vec![vec![77]], true));
-        // One node lies, or has an attempt's slot for a moment.
+        // One node lies, or has granted the slot to another attempt for a moment.
         assert_eq!(picked(&choice(1, 100, &[one, Some(&[3]), one])), (vec![vec![77]], true));
     }
 
@@ -158,7 +158,7 @@ mod tests {
         assert_eq!(picked(&choice(2, 5, &free)), (vec![vec![1, 2]], true));
         let (_, found) = picked(&choice(3, 5, &free));
         assert!(!found, "all of them or none");
-        // Three nodes may grant both, though each of the two may be granted by a fourth one.
+        // Three nodes may grant both slots, though a fourth node may grant each single one.
         let (four, other): (Option<&[usize]>, Option<&[usize]>) = (Some(&[0]), Some(&[1]));
         let both: Option<&[usize]> = Some(&[0, 1]);
         let free = [both, four, both, other, both];

@@ -1,18 +1,18 @@
-//! Where a call that wants a lock stands, and what it waits for.
+//! The state of a call that wants a lock, and the event that it waits for.
 
 use super::super::base::Time;
 use super::super::vote::Judgement;
 use super::driver::WaitsFor;
 
-/// A wait for time to pass.
+/// A wait until a given time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sleep {
     pub(super) until: Time,
-    /// A release that is told may end it.
+    /// True if news of a release may end the wait.
     pub(super) listens: bool,
-    /// It was changed by what was told.
+    /// True if such news has changed the end of the wait.
     pub(super) woken: bool,
-    /// The lock is left to others meanwhile.
+    /// True if the lock is left to others meanwhile.
     pub(super) gives_way: bool,
 }
 
@@ -20,13 +20,13 @@ pub(super) struct Sleep {
 pub(super) enum CallState<C> {
     /// The driver looks at the local queue.
     Looking,
-    /// Behind others in the local queue.
+    /// The caller is behind others in the local queue.
     InLocalQueue {
         until: Time,
     },
-    /// The driver subscribes to releases; then this follows.
+    /// The driver subscribes to releases. The value is the step after that.
     Subscribing(AfterSubscribing),
-    /// The driver begins an attempt, which asks that node alone at first, until then.
+    /// The driver begins an attempt. The value is the node that is asked alone at first, and the end of its time.
     Beginning(Option<(usize, Time)>),
     /// The attempt of that claim is under way.
     Attempting(C, AttemptStage),
@@ -34,24 +34,24 @@ pub(super) enum CallState<C> {
     Finished,
 }
 
-/// How far an attempt has come.
+/// The stage of an attempt.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum AttemptStage {
-    /// It waits for the nodes' clocks, and asks that node alone at first, until then.
+    /// The attempt waits for the nodes' clocks. The value is the node that is asked alone after that, and the end of its time.
     AwaitingClocks(Option<(usize, Time)>),
-    /// That node was asked, and has until then.
+    /// The node was asked alone. It has time until `until`.
     AskingOne { node: usize, until: Time },
     /// All nodes were asked.
     AskingAll,
-    /// The nodes are told the lock's number.
+    /// The lock's number is written back to the nodes.
     WritingBack,
     /// The answers do not suffice to judge the attempt.
     AwaitingAnswers,
-    /// The attempt is judged. The caller is to hear of more nodes' faults, until then.
+    /// The attempt is judged. Until `until` it collects faults of further nodes for the caller's error.
     HearingOut { judgement: Judgement, until: Time },
 }
 
-/// What follows a subscription.
+/// The step after a subscription.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum AfterSubscribing {
     Attempt,
@@ -59,7 +59,7 @@ pub(super) enum AfterSubscribing {
 }
 
 impl<C> CallState<C> {
-    /// When the wait ends by itself. `answer_by`: the end of the time for answers.
+    /// Returns the time at which the wait ends by itself. `answer_by`: the end of the time for answers.
     pub(super) fn ends_at(&self, answer_by: Time) -> Option<Time> {
         match self {
             Self::InLocalQueue { until }
@@ -71,7 +71,7 @@ impl<C> CallState<C> {
         }
     }
 
-    /// What ends the wait before its time.
+    /// Returns the event that ends the wait before its time.
     pub(super) fn waits_for(&self) -> WaitsFor {
         match self {
             Self::InLocalQueue { .. } => WaitsFor::Queue,

@@ -1,30 +1,30 @@
-//! How callers wait for a lock that others have. Each kind has one way. It follows from it which callers ask, when they reserve the
+//! The ways to wait for a lock that others have. Each kind of lock has one way. It decides which callers ask, when they reserve the
 //! lock, and whether they stand in a queue.
 
 use super::super::queue::Askers;
 use super::super::vote::PermitsWanted;
 use super::reservation::Reserves;
 
-/// So many threads of a process ask for permits of one semaphore at a time. A permit that is given back wakes all that have
-/// asked, and each grant takes the longer, the more of them run.
+/// Maximum number of threads of a process that ask for permits of one semaphore at a time. A permit that is given back wakes
+/// all of them, and each grant takes longer the more of them run.
 pub(crate) const MOST_ASKERS: usize = 16;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WayOfWaiting {
-    /// In no order: the lock, which has so many names, is for whoever asks when it is free, until a caller has waited long enough to
-    /// reserve it.
+    /// In no order, for a lock with that many names. The first caller to ask while the lock is free gets it, until a caller has
+    /// waited long enough to reserve it.
     Unordered { names: usize },
-    /// Some share the lock, and others want it for themselves alone: they take turns.
+    /// Some callers share the lock, and others want it exclusively: the two groups take turns.
     InTurns,
     /// The nodes keep a queue, in which each caller has a ticket. The lock passes from caller to caller in that order alone: the
     /// threads of a process do not hand it to each other.
     InQueue,
-    /// Each caller asks for slots of a semaphore, which are its own alone. The threads do not hand them to each other.
+    /// Each caller asks for its own slots of a semaphore. The threads do not hand slots to each other.
     ForSlots(PermitsWanted),
 }
 
 impl WayOfWaiting {
-    /// The part of a semaphore that is wanted; `None`: the lock is none.
+    /// Returns the wanted permits of a semaphore; `None` for a lock that is no semaphore.
     pub(crate) const fn permits(self) -> Option<PermitsWanted> {
         match self {
             Self::ForSlots(wanted) => Some(wanted),
@@ -36,7 +36,7 @@ impl WayOfWaiting {
         matches!(self, Self::InQueue)
     }
 
-    /// Which callers of a process ask the nodes.
+    /// Returns the callers of a process that ask the nodes.
     pub(crate) const fn askers(self) -> Askers {
         match self {
             Self::ForSlots(_) => Askers::AtMost(MOST_ASKERS),
@@ -45,7 +45,7 @@ impl WayOfWaiting {
         }
     }
 
-    /// When a caller reserves the lock.
+    /// Returns the rule for reserving the lock.
     pub(super) const fn reserves(self) -> Reserves {
         match self {
             Self::InTurns => Reserves::IN_TURN,

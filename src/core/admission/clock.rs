@@ -1,12 +1,11 @@
-//! Which nodes' clocks can be relied on: one that is set forward lets locks end too early.
+//! Trust in the nodes' clocks: a clock that is set forward lets locks end too early.
 //!
-//! Each answer of a node tells its time, which has to be where our own clock expects it ([`ClockTracker`]).
-//! A grant counts only if the node's clock *cannot* have been set forward by more than the set's clock
-//! tolerance, which every validity allows for. Doubt counts against the vote. Where a clock certainly was
-//! set, the node grants nothing to us until all nodes have been asked anew, since one reading cannot tell
-//! whose clock it was. Then its clock is compared with the others', by what their marks say of how far each
-//! of them is ahead of the set. A process that has just begun does the same. Keys that ended early count as
-//! forgotten ones: the node goes into quarantine, for everybody.
+//! Each answer of a node states its time, which must be where our own clock expects it ([`ClockTracker`]). A grant counts only if
+//! the node's clock *cannot* have been set forward by more than the set's clock tolerance, which every validity allows for. In
+//! doubt, the vote does not count. If a clock certainly was set, the node grants us nothing until all nodes have been asked anew,
+//! since one reading cannot tell whose clock it was. Then its clock is compared with the other clocks, each corrected by the lead
+//! over the set that its mark states. A process that has just begun makes the same comparison. Keys that ended early count as
+//! forgotten: the node goes into quarantine, for all clients.
 
 use std::time::Duration;
 
@@ -20,17 +19,17 @@ use super::node_clock::ClockNews;
 use super::probe::{Forgot, ProbeJudgement};
 use super::{Admission, NodeState};
 
-/// A node is probed again after so many times the tolerance. Two clocks drift apart by a fifth of the
-/// tolerance in that time, if both are as wrong as they may be.
+/// The pause between two probes of a node, as a multiple of the tolerance. In that time two clocks drift apart by a fifth of the
+/// tolerance, if both are as wrong as they may be.
 const PROBE_AGAIN: u32 = 10;
 
-/// Between these times, in any case.
+/// The bounds of that pause.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
 impl Admission {
-    /// The node's clock was read, with the answers to what was sent along with the question. Whether locks
-    /// that it has granted in these count.
+    /// Handles a reading of the node's clock, which came with the answers to a write. Returns whether the locks count that the
+    /// node has granted in these answers.
     pub(crate) fn read(&mut self, node: usize, offset: Offset) -> ClockVerdict {
         let (now, tolerance, doubt) = (offset.received, self.clock_tolerance, self.doubt);
         let clock = &mut self.nodes[node].clock;
@@ -72,7 +71,7 @@ impl Admission {
                     clock.ahead_at = Some(now);
                 }
                 clock.since = now;
-                // Nodes that are asked because of a doubt confirm it, and make no new one.
+                // Nodes that are asked because of a doubt confirm it, and raise no new one.
                 let confirms = doubt.zip(before).is_some_and(|(doubt, it)| it.sent < doubt);
                 if !confirms {
                     self.doubt = Some(now);
@@ -92,25 +91,25 @@ impl Admission {
         }
     }
 
-    /// When the node's clock was last found to be set forward, so that keys have ended there early.
+    /// Returns the last time at which the node's clock was found to be set forward, so that keys ended early on the node.
     pub(crate) fn ahead_at(&self, node: usize) -> Option<Time> {
         self.nodes[node].clock.ahead_at
     }
 
-    /// What there is to tell, since this was asked last.
+    /// Returns the news since the last call.
     pub(crate) fn take_clock_news(&mut self) -> Vec<ClockNews> {
         std::mem::take(&mut self.clock_news)
     }
 
-    /// Whether the last reading of the node's clock says anything: none does that was asked for before the
-    /// doubt, for this machine may have been suspended since.
+    /// Returns true if the last reading of the node's clock counts. A reading that was asked for before the doubt does not, since
+    /// this machine may have been suspended meanwhile.
     pub(super) fn is_fresh(&self, node: usize) -> bool {
         let reading = self.nodes[node].clock.reading;
         reading.is_some_and(|reading| self.doubt.is_none_or(|doubt| reading.sent >= doubt))
     }
 
-    /// The latest time at which a node has to be probed again, however often its clock is read meanwhile.
-    /// Only a probe compares the clock with the mark, and lowers a mark that is too high.
+    /// Returns the latest time at which a node must be probed again, however often its clock is read meanwhile. Only a probe
+    /// compares the clock with the mark, and lowers a mark that is too high.
     pub(super) fn probe_due(&self, node: usize) -> Time {
         let pause = (self.clock_tolerance * PROBE_AGAIN).clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
         let Knowledge { seen, clock, .. } = &self.nodes[node];
@@ -119,8 +118,8 @@ impl Admission {
         probed.map_or(read, |seen| seen.at.min(read)).after(pause)
     }
 
-    /// When the clock of a node in doubt is read again because its first answer took too long to be compared: after 100 ms, and
-    /// after twice as long each further time, up to a second.
+    /// Returns the time at which the clock of a node in doubt is read again because its first answer took too long to be
+    /// compared: after 100 ms, then after twice as long each time. A node in doubt is probed after a second in any case.
     pub(super) fn reading_due(&self, node: usize) -> Option<Time> {
         let clock = &self.nodes[node].clock;
         let is_vague = clock.tracker.is_some_and(|it| it.is_vague(self.clock_tolerance));
@@ -142,11 +141,11 @@ impl Admission {
             let step = match place {
                 ClockPlace::Unknown => continue,
                 ClockPlace::Ahead(by) => Some(ClockStep::Forward(by)),
-                // By little, it has drifted.
+                // If it is behind by little, it has drifted.
                 ClockPlace::Behind(by) => {
                     Some(ClockStep::Back(by)).filter(|_| by > self.clock_tolerance)
                 }
-                // Somebody was faster, and its mark says so already.
+                // Another client was faster, and the mark has the step already.
                 ClockPlace::Noted => stepped.filter(|_| !self.suspended),
             };
             let known = &mut self.nodes[node];
@@ -169,8 +168,8 @@ impl Admission {
         }
     }
 
-    /// The node was probed. A clock that has moved away from the set little by little is noted anew,
-    /// before a process that has just begun would take that for a step.
+    /// Handles a probe of the node: a clock that has moved away from the set little by little is noted anew. Otherwise a process
+    /// that has just begun would take that for a step.
     pub(super) fn note_drift(&mut self, node: usize, now: Time) {
         let much = self.noted_anew();
         let is_moved = self.off_certainly(node, now).is_some_and(|off| {
@@ -181,7 +180,7 @@ impl Admission {
         }
     }
 
-    /// A node was probed, whichever. Where a set begins, its mark may be the one by which another one's is found to be wrong: clients
+    /// Handles a probe of any node. Where a set begins, the mark of that node may show that another node's mark is wrong: clients
     /// that begin at the same time may have written marks that contradict each other.
     pub(super) fn find_wrong_marks(&mut self, now: Time) {
         for node in 0..self.nodes.len() {
@@ -193,14 +192,14 @@ impl Admission {
         }
     }
 
-    /// How far the node's clock is off from what its mark says, unless it is in doubt.
+    /// Returns the deviation of the node's clock from what its mark says, unless the clock is in doubt.
     fn off_certainly(&self, node: usize, now: Time) -> Option<Off> {
         let certain = !self.nodes[node].clock.doubtful && Mechanism::ClocksAreNoted.is_on();
         let reference = self.reference_for(node, now).filter(|_| certain);
         reference.and_then(|it| self.off_mark(node, it, now))
     }
 
-    /// The node needs a mark that says where its clock is, before it grants anything more.
+    /// Demands a mark that says where the node's clock is, before the node grants anything more.
     fn note_anew(&mut self, node: usize) {
         if let Some(seen) = self.nodes[node].seen.as_mut().filter(|_| self.quarantine)
             && let ProbeJudgement::Ours(state) = seen.judgement
@@ -209,19 +208,19 @@ impl Admission {
         }
     }
 
-    /// Until when a node is in doubt for the sake of which nobody can be asked.
+    /// Returns the end of a doubt about the clock of an only node: no other node can be asked about it.
     pub(super) fn in_doubt_until(&self, node: usize) -> Option<Time> {
         let clock = &self.nodes[node].clock;
         let alone = self.nodes.len() == 1 && matches!(clock.stepped, Some(ClockStep::Forward(_)));
         alone.then(|| clock.since.after(self.max_ttl))
     }
 
-    /// Whether all locks have ended that were there when the doubt began, whatever its reason was.
+    /// Returns true if all locks have ended that existed when the doubt began, whatever its reason was.
     pub(super) fn is_doubted_enough(&self, node: usize, now: Time) -> bool {
         self.nodes[node].clock.since.after(self.max_ttl) <= now && Mechanism::DoubtsEnd.is_on()
     }
 
-    /// Where the clock of a node in doubt is.
+    /// Returns the place of the clock of a node in doubt.
     fn place(&mut self, node: usize, now: Time) -> ClockPlace {
         let stepped = self.nodes[node].clock.stepped;
         if stepped.is_none() && !Mechanism::ClocksAreNoted.is_on() {
@@ -238,9 +237,9 @@ impl Admission {
             return accused;
         }
         match (place, reference) {
-            // All locks have been granted since it is tracked.
+            // All present locks have been granted since the clock is tracked.
             (ClockPlace::Unknown, _) if self.is_doubted_enough(node, now) => ClockPlace::Noted,
-            // It was behind its mark before.
+            // The clock was behind its mark before the step.
             (ClockPlace::Noted | ClockPlace::Behind(_), _)
                 if let Some(by) = self.step_not_noted(node) =>
             {
@@ -254,12 +253,11 @@ impl Admission {
         }
     }
 
-    /// By how much we have seen the node's clock go forward, if its mark does not say so. Then the clock was
-    /// behind its mark, so that this hides the step, which has ended keys early all the same.
+    /// Returns the step by which we have seen the node's clock go forward, if its mark does not have it. The clock was behind its
+    /// mark then, which hides the step. But the step has ended keys early.
     ///
-    /// It was not our own machine that was suspended, if another one was watched all the time and has gone on as
-    /// before. Somebody else has noted the step already, if the mark is that of a quarantine now, or has risen by
-    /// more than it ever does outside of one.
+    /// Our own machine was not suspended if another clock was watched all the time and has gone on as before. Another client has
+    /// noted the step already if the mark is that of a quarantine now, or has risen by more than it ever does outside of one.
     fn step_not_noted(&self, node: usize) -> Option<Duration> {
         let clock = &self.nodes[node].clock;
         let (Some(ClockStep::Forward(by)), Some((fitted_at, before)), Some(noted)) =
@@ -284,7 +282,7 @@ impl Admission {
         (is_seen && !is_noted && Mechanism::SeenStepsCount.is_on()).then_some(by)
     }
 
-    /// If a majority of the clocks was set forward at once, our machine was suspended.
+    /// Concludes that our machine was suspended if a majority of the clocks was set forward at once.
     fn suspect_ourselves(&mut self) {
         let forward = self.nodes.iter().filter_map(|known| match known.clock.stepped {
             Some(ClockStep::Forward(by)) => Some(by),

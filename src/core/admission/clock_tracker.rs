@@ -1,35 +1,35 @@
-//! Tracks one node's clock against our own, and finds out when it was set.
+//! The tracking of one node's clock against our own, which finds out when it was set.
 
 use std::time::Duration;
 
 use super::super::base::{Mechanism, Time};
 use super::clocks::{DRIFT, Offset};
 
-/// A clock was set, by that much at least.
+/// A clock was set, by at least so much.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ClockStep {
     /// The keys of locks end early, by that much.
     Forward(Duration),
-    /// They live longer, which is in nobody's way for long.
+    /// The keys live longer, which blocks nobody for long.
     Back(Duration),
 }
 
-/// What one more reading says of a clock.
+/// The verdict on a clock that follows from one more reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reading {
     /// It cannot have been set forward by more than the tolerance.
     Fits,
-    /// It may have been: the answer took too long, or the last reading is too long ago.
+    /// It may have been set forward: the answer took too long, or the last reading is too long ago.
     Doubtful,
     /// It certainly was set.
     Stepped(ClockStep),
 }
 
-/// Bounds of a node's clock, by all of its readings: how far it is ahead of the lease clock. They are in
-/// nanoseconds, so that many readings lose nothing by rounding.
+/// The bounds of a node's clock, by all of its readings: how far it is ahead of the lease clock. They are in nanoseconds, so that
+/// many readings lose nothing by rounding.
 ///
-/// The bounds move apart by one per cent of the time that passes, since no clock is wronger than that:
-/// what validity allows for. A reading narrows them.
+/// The bounds move apart by one per cent of the time that passes. No clock is more wrong than that, and validity allows for it. A
+/// reading narrows them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ClockTracker {
     least_ns: i64,
@@ -39,13 +39,13 @@ pub(super) struct ClockTracker {
     lowest_least_ns: i64,
     lowest_most_ns: i64,
     at: Time,
-    /// A reading after the first one has fitted.
+    /// True if a reading after the first one has fitted.
     has_fitted: bool,
 }
 
 impl ClockTracker {
     pub(super) fn new(first: Offset) -> Self {
-        // The clock was read at any time on the way, and has been drifting since.
+        // The clock was read at some moment on the way, and has been drifting since.
         let drift = nanoseconds(first.received.since(first.sent) / DRIFT);
         let least_ns = first.least_us.saturating_mul(1_000).saturating_sub(drift);
         let most_ns = first.most_us.saturating_mul(1_000).saturating_add(drift);
@@ -54,11 +54,11 @@ impl ClockTracker {
         Self { least_ns, most_ns, lowest_least_ns, lowest_most_ns, at, has_fitted: false }
     }
 
-    /// The clock was read once more: whether it can have been set forward by more than `tolerance` since
-    /// any earlier reading.
+    /// Takes in one more reading. Returns whether the clock can have been set forward by more than `tolerance` since any earlier
+    /// reading.
     ///
-    /// After a step it is tracked from where it is now. A reading in doubt changes nothing, so the next
-    /// one is compared with what was known before.
+    /// After a step, the clock is tracked from its present place on. A doubtful reading changes nothing, so the next one is
+    /// compared with the earlier bounds.
     pub(super) fn read(&mut self, offset: Offset, tolerance: Duration) -> Reading {
         let read = Self::new(offset);
         let before = self.drifted(read.at);
@@ -98,19 +98,19 @@ impl ClockTracker {
         Reading::Fits
     }
 
-    /// How far the clock is ahead at `now`, at least and at most, in microseconds.
+    /// Returns how far the clock is ahead at `now`, at least and at most, in microseconds.
     pub(super) fn bounds_us(&self, now: Time) -> (i64, i64) {
         let Self { least_ns, most_ns, .. } = self.drifted(now);
         (least_ns.div_euclid(1_000), most_ns.saturating_neg().div_euclid(1_000).saturating_neg())
     }
 
-    /// Returns true if a doubtful reading says nothing of the clock, and the tracking has to begin anew: the last reading that
+    /// Returns true if a doubtful reading says nothing of the clock, so that the tracking must begin anew: the last reading that
     /// fitted is too old, or the first reading took too long and none has fitted since.
     pub(super) fn has_to_restart(&self, now: Time, tolerance: Duration) -> bool {
         self.is_old(now, tolerance) || self.is_vague(tolerance)
     }
 
-    /// Returns true if nothing is known but a first reading that took long. Once a reading has fitted, the bounds stay: a doubt
+    /// Returns true if only a first reading is known, which took long. Once a reading has fitted, the bounds stay: a doubt
     /// protects locks that were granted before.
     pub(super) fn is_vague(&self, tolerance: Duration) -> bool {
         let is_wide = self.most_ns.saturating_sub(self.least_ns) > nanoseconds(tolerance / 2);
@@ -122,15 +122,15 @@ impl ClockTracker {
         now.since(self.at) / DRIFT > tolerance / 4
     }
 
-    /// Counts gains from that offset, in microseconds ahead of our clock, if it is below all that were read:
-    /// the node's mark says that the clock may have been there.
+    /// Counts gains from `least_us` on, a lead over our clock in microseconds, if it is below all that were read: the node's mark
+    /// says that the clock may have been there.
     pub(super) fn count_gains_from(&mut self, least_us: i64, now: Time) {
         let drift = nanoseconds(now.since(self.at) / DRIFT);
         let least_ns = least_us.saturating_mul(1_000).saturating_sub(drift);
         self.lowest_least_ns = self.lowest_least_ns.min(least_ns);
     }
 
-    /// What is known at `now`, with the drift since the last reading.
+    /// Returns the bounds at `now`, with the drift since the last reading.
     fn drifted(&self, now: Time) -> Self {
         let drift = nanoseconds(now.since(self.at) / DRIFT);
         Self {

@@ -1,12 +1,13 @@
-//! Readings of the masters' clocks, and what they say of the set's time, whatever our own clock says.
+//! Readings of the masters' clocks, and the set's time that follows from them, whatever our own clock
+//! says.
 
 use std::time::Duration;
 
 use super::super::base::{Time, majority};
 use super::set_time::ClockRange;
 
-/// How far a node's clock is ahead of the lease clock, in microseconds. The node read its clock at
-/// some moment between our request and its answer, which is all the uncertainty there is.
+/// The lead of a node's clock over the lease clock, in microseconds. The node read its clock at some
+/// moment between our request and its answer. There is no other uncertainty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Offset {
     pub(crate) least_us: i64,
@@ -15,11 +16,12 @@ pub(crate) struct Offset {
     pub(crate) received: Time,
 }
 
-/// Two clocks drift apart by no more than a part in so many.
+/// Two clocks drift apart by at most one part in so many.
 pub(super) const DRIFT: u32 = 100;
 
 impl Offset {
-    /// A node whose clock said `server_us` was asked at `sent`, and had answered by `received`.
+    /// The offset of a node whose clock said `server_us`. It was asked at `sent`, and had answered by
+    /// `received`.
     pub(crate) fn new(server_us: i64, sent: Time, received: Time) -> Self {
         Self {
             least_us: server_us.saturating_sub(microseconds(received)),
@@ -29,19 +31,19 @@ impl Offset {
         }
     }
 
-    /// How long it took to read the clock, which is how exactly it is known.
+    /// Returns the time that it took to read the clock, which is the accuracy of the reading.
     pub(crate) fn round_trip(self) -> std::time::Duration {
         self.received.since(self.sent)
     }
 
-    /// How far the node's clock is ahead at `now`, at least and at most, in microseconds: known less and
-    /// less exactly, the longer ago it was heard of.
+    /// Returns how far the node's clock is ahead at `now`, at least and at most, in microseconds. The
+    /// older the reading, the wider the range.
     pub(super) fn spread(self, now: Time) -> (i64, i64) {
         let drift = microseconds(Time::from_start(now.since(self.received) / DRIFT));
         (self.least_us.saturating_sub(drift), self.most_us.saturating_add(drift))
     }
 
-    /// What the node's clock says at `now`.
+    /// Returns the range in which the node's clock is at `now`.
     pub(super) fn range(self, now: Time) -> ClockRange {
         let (least_us, most_us) = self.spread(now);
         let at = |offset: i64| microseconds(now).saturating_add(offset);
@@ -49,12 +51,12 @@ impl Offset {
         ClockRange { least_ms: ms(at(least_us)), most_ms: ms(at(most_us).saturating_add(999)) }
     }
 
-    /// `time` by the node's clock, or somewhat before, in milliseconds.
+    /// Returns `time` by the node's clock, or somewhat before, in milliseconds.
     pub(crate) fn at_least_ms(self, time: Time) -> i64 {
         microseconds(time).saturating_add(self.least_us).div_euclid(1_000)
     }
 
-    /// `time` by the node's clock, or somewhat behind, in milliseconds.
+    /// Returns `time` by the node's clock, or somewhat later, in milliseconds.
     pub(crate) fn at_most_ms(self, time: Time) -> i64 {
         microseconds(time).saturating_add(self.most_us).saturating_add(999).div_euclid(1_000)
     }
@@ -63,23 +65,26 @@ impl Offset {
         self.least_us.midpoint(self.most_us)
     }
 
-    /// What the node's clock said when it was read, in milliseconds since 1970, or somewhat before.
+    /// Returns the time of the node's clock when it was read, or somewhat before, in milliseconds since
+    /// 1970.
     pub(super) fn read_ms(self) -> u64 {
         u64::try_from(self.at_least_ms(self.received)).unwrap_or(0)
     }
 }
 
-/// The value in the middle. Of an even number it is the lower one. A clock that is behind costs nothing,
-/// since the nodes know numbers of their own. A clock that is far ahead would use up the numbers.
+/// Returns the value in the middle; of an even number of values, the lower one. A clock that is behind
+/// costs nothing, since the nodes know numbers of their own. A clock that is far ahead would use up the
+/// numbers.
 pub(crate) fn median(values: impl Iterator<Item = i64>) -> Option<i64> {
     let mut values: Vec<_> = values.collect();
     values.sort_unstable();
     values.get(values.len().checked_sub(1)? / 2).copied()
 }
 
-/// Whether the masters' time is worth waiting for, with the clocks of so many nodes `known`, and those
-/// of so many others on their way. No lock can be granted before a majority is connected, and each
-/// connection begins with the node's clock; so this costs nothing, unless no lock is to be had anyway.
+/// Returns true if the masters' time is worth waiting for: the clocks of `known` nodes are known, and
+/// those of `coming` others are on their way. No lock can be granted before a majority is connected, and
+/// each connection begins with the node's clock. So the wait costs nothing, unless no lock can be
+/// granted anyway.
 pub(crate) const fn worth_waiting(known: usize, coming: usize, nodes: usize) -> bool {
     known < majority(nodes) && known + coming >= majority(nodes)
 }

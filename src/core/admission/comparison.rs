@@ -1,7 +1,7 @@
-//! How far a node's clock is ahead of the set, compared with what its mark says.
+//! The lead of a node's clock over the set's time, compared with what its mark says.
 //!
-//! The set's time has no clock of its own. Each node's clock, less what its mark says it is ahead, is one
-//! estimate of it. The set's time is the median of these estimates.
+//! The set's time has no clock of its own. Each node's clock, less the lead that its mark states, is one estimate of it. The
+//! set's time is the median of these estimates.
 
 use std::time::Duration;
 
@@ -15,15 +15,15 @@ use super::probe::{PROBE_AGAIN, ProbeJudgement};
 use super::set_time::SetTime;
 use super::{Admission, Grants};
 
-/// A clock that has moved away from its mark by this part of the tolerance is noted anew, and by no less
-/// than marks are rounded.
+/// A clock is noted anew once it has moved away from its mark by the tolerance divided by this, or by what marks are
+/// rounded by, if that is more.
 const NOTE_ANEW: u32 = 8;
 pub(super) const ROUNDING: Duration = Duration::from_millis(2);
 
-/// The year 2326: by then half of the numbers that there are for locks, which are made of time, are used up.
+/// The year 2326: by then half of the fencing numbers, which are made of time, are used up.
 const LATEST_US: i64 = (LARGEST_NUMBER / 2 * 10).cast_signed();
 
-/// Where a clock is, compared with the set.
+/// The place of a clock, compared with the set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ClockPlace {
     Unknown,
@@ -32,15 +32,15 @@ pub(super) enum ClockPlace {
     Behind(Duration),
 }
 
-/// The set's time, compared with our own: between the lowest and the highest clock that may be the median.
-/// Nodes that were not heard may have any clock. Each is known between two bounds, in microseconds.
+/// The set's time, compared with our own: between the lowest and the highest clock that may be the median. Nodes that were not
+/// heard may have any clock. Each of the two is known between two bounds, in microseconds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reference {
     lowest: (i64, i64),
     highest: (i64, i64),
 }
 
-/// How far a clock is off from what its mark says, in whichever way the set's time is wrong.
+/// The deviation of a clock from what its mark says, for every possible error of the set's time.
 pub(super) struct Off {
     /// At least so far ahead, or behind.
     pub(super) ahead: Duration,
@@ -51,7 +51,7 @@ pub(super) struct Off {
 }
 
 impl NodeClock {
-    /// How far the set is ahead of our own clock at `now` by this node's word, at least and at most, in
+    /// Returns how far the set is ahead of our own clock at `now`, by this node's clock and mark, at least and at most, in
     /// microseconds.
     fn set_bounds_us(&self, now: Time) -> Option<(i64, i64)> {
         let noted_us = self.noted?.ahead_ms.saturating_mul(1_000);
@@ -61,19 +61,19 @@ impl NodeClock {
     }
 }
 
-/// Whether that far ahead of our own clock there is a time that can be the set's. A node that says another
-/// one, by its clock and its mark, says nothing: nodes that are new are noted by the word of the first one.
+/// Returns true if the set's time can be `ahead_us` ahead of our own clock. A node whose clock and mark yield an impossible time
+/// does not count: the first node's time determines the marks of new nodes.
 fn is_time(ahead_us: i64, now: Time) -> bool {
     let is_possible = (0..LATEST_US).contains(&microseconds(now).saturating_add(ahead_us));
     is_possible.if_off(Mechanism::TimesAreBounded, true)
 }
 
 impl Admission {
-    /// What the node's mark is to say of its clock now; `None` while that is in doubt.
+    /// Returns the note on its clock that the node's mark must get now; `None` while the clock is in doubt.
     ///
-    /// A clock that has gained is noted little by little. When a step of less than the tolerance is in the
-    /// mark, the locks of before have used up their allowance for drift, or are over. So several such steps
-    /// add up against the mark, also if clients began between them. After a quarantine all locks are over.
+    /// The gain of a clock is noted little by little. When a step of less than the tolerance is in the mark, the locks granted
+    /// before the step have used up their allowance for drift, or are over. So several such steps add up against the mark, even
+    /// if clients began between them. After a quarantine all locks are over.
     pub(super) fn new_note(&self, node: usize, now: Time) -> Option<Noted> {
         let ahead_ms = self.ahead_ms(node, now)?;
         let at_ms = u64::try_from(self.time_us(now, false)? / 1_000).ok()?;
@@ -87,8 +87,8 @@ impl Admission {
         Some(Noted { ahead_ms: ahead_ms.min(highest), at_ms })
     }
 
-    /// By how much the node's mark may rise now: by what clocks drift in the time since it was noted. It
-    /// rises by no more at once than what is noted anew.
+    /// Returns by how much the node's mark may rise now: by the drift of clocks in the time since its note. It rises at once by
+    /// no more than the deviation that is noted anew.
     pub(super) fn allowed_rise(&self, node: usize, now: Time) -> Duration {
         let since = || {
             let noted_us = self.nodes[node].clock.noted?.at_ms.saturating_mul(1_000);
@@ -98,11 +98,11 @@ impl Admission {
         drifted.min(self.noted_anew()).if_off(Mechanism::MarksRiseSlowly, Duration::MAX)
     }
 
-    /// The node's clock is where its mark says, nearly: from there on it is tracked. So what it had gained
-    /// before it was read first counts along with what it gains from now on.
+    /// Counts the gains of the node's clock from its mark on, once the clock is nearly where the mark says. So its gain before
+    /// the first reading is added to its later gains.
     ///
-    /// A lock that is still held may have been granted while the clock was behind its mark, by less than
-    /// what is noted anew. The mark may have risen by as much at once.
+    /// A lock that is still held may have been granted while the clock was behind its mark, by less than the deviation that is
+    /// noted anew. The mark may have risen by as much at once.
     pub(super) fn count_gains_from_mark(&mut self, node: usize, reference: Reference, now: Time) {
         let before = i64::try_from((self.noted_anew() * 2).as_micros()).unwrap_or(i64::MAX);
         let clock = &mut self.nodes[node].clock;
@@ -114,10 +114,10 @@ impl Admission {
         }
     }
 
-    /// How far the node's clock is ahead of the set now at least, in milliseconds; `None` while what there
-    /// is to compare it with is in doubt itself.
+    /// Returns the least by which the node's clock is ahead of the set now, in milliseconds; `None` while the clocks to compare
+    /// it with are in doubt themselves.
     ///
-    /// At least, for a mark that is too high would hide a step.
+    /// It is the least, since a mark that is too high would hide a step.
     fn ahead_ms(&self, node: usize, now: Time) -> Option<i64> {
         let others = |other: usize| other != node && self.nodes[other].clock.noted.is_some();
         let in_doubt = |other: usize| {
@@ -126,15 +126,15 @@ impl Admission {
         };
         let reference = self.reference_for(node, now);
         let doubt = (0..self.nodes.len()).any(|it| others(it) && in_doubt(it));
-        // A clock that is set again and again, or of a node that has gone with it, is in doubt for ever. It was
-        // not ours if this node's has gone on at our rate for as long as any lock lives.
+        // A clock that is set again and again, or whose node has gone, is in doubt for ever. It was not our clock that moved if
+        // this node's clock has gone on at our rate for as long as any lock lives.
         if reference.is_none() && doubt && !self.is_doubted_enough(node, now) {
             return None;
         }
         let noted = reference.or_else(|| self.reference(now, 1, |it| others(it) && !in_doubt(it)));
         let (from, to) = match noted {
             Some(Reference { lowest, highest }) => (lowest.0, highest.1),
-            // Nobody has noted anything: this is how it begins.
+            // No mark has a note yet: a set begins like this.
             None if self.is_first_note_sent(node, now) => return None,
             None => {
                 let middle_us = self.ahead_of_us(now, !doubt)?;
@@ -162,11 +162,11 @@ impl Admission {
         (self.quarantine && is_forgetful).if_off(Mechanism::ContradictionsAreNotWaitedFor, false)
     }
 
-    /// Whether another node was sent a mark just now that says how far its clock is ahead. While nobody has noted
-    /// anything, that mark is what the next one is measured by. Otherwise two nodes could say the same of themselves
-    /// although their clocks differ: the median of the clocks changes with each one that is read.
+    /// Returns true if a mark with a note was sent to another node just now. While no mark has a note, that mark is the measure
+    /// for the next one. Otherwise two nodes could get the same note although their clocks differ: the median of the clocks
+    /// changes with each clock that is read.
     ///
-    /// A node that takes no mark is waited for once, for no longer than until it would be asked again if it did not answer.
+    /// A node that takes no mark is waited for once, until it would be asked again if it did not answer.
     fn is_first_note_sent(&self, node: usize, now: Time) -> bool {
         let is_sent = |other: usize| {
             let sent = self.nodes[other].clock.note_sent;
@@ -175,16 +175,15 @@ impl Admission {
         (0..self.nodes.len()).any(is_sent).if_off(Mechanism::FirstNotesTakeTurns, false)
     }
 
-    /// The set's time in microseconds since 1970: the median over the last known clocks of all nodes, each
-    /// corrected by what its mark says it is ahead of the set. So it does not depend on which nodes were
-    /// heard last, and a clock that is wrong all the time does not move it. `None` unless the clocks of a
-    /// majority are known; with `any`, of one node at least.
+    /// Returns the set's time in microseconds since 1970: the median over the last known clocks of all nodes, each corrected by
+    /// the lead that its mark states. So it does not depend on which nodes were heard last, and a clock that is wrong all the
+    /// time does not move it. `None` unless the clocks of a majority are known; with `any`, one clock is enough.
     pub(crate) fn time_us(&self, now: Time, any: bool) -> Option<i64> {
         Some(microseconds(now).saturating_add(self.ahead_of_us(now, any)?))
     }
 
-    /// The time that the clocks of several nodes have reached, as they are, in microseconds since 1970. Several are so
-    /// many that no majority is without one of them. `None` while the clocks of fewer nodes are known.
+    /// Returns the time that the clocks of several nodes have reached, without corrections, in microseconds since 1970. Several
+    /// are so many that every majority contains one of them. `None` while the clocks of fewer nodes are known.
     pub(crate) fn time_of_several_us(&self, now: Time) -> Option<i64> {
         let readings = self.nodes.iter().filter_map(|known| known.clock.reading);
         let mut ahead_us: Vec<_> = readings.map(Offset::middle_us).collect();
@@ -194,11 +193,11 @@ impl Admission {
         Some(microseconds(now).saturating_add(ahead_us))
     }
 
-    /// The set's time, for the ends of quarantines: by the clocks as they are, and by the clocks corrected by what
-    /// their marks say they are ahead. A quarantine ends when it is over by both.
+    /// Returns the set's time for the ends of quarantines. It covers two estimates: by the clocks as they are, and by the clocks
+    /// corrected by the leads that their marks state. A quarantine ends when it is over by both.
     ///
-    /// Where clocks are far apart, one that is set forward past the one in the middle moves the median of the clocks
-    /// themselves by that distance. A mark that was written in doubt may be far too low, which moves the other one.
+    /// If clocks are far apart, a clock that is set forward past the one in the middle moves the uncorrected median by that
+    /// distance. A mark that was written in doubt may be far too low, which moves the corrected one.
     pub(crate) fn set_time(&self, now: Time) -> Option<SetTime> {
         let median = |correction_ms: fn(&NodeClock) -> Option<i64>| {
             let range = |known: &Knowledge| {
@@ -215,8 +214,8 @@ impl Admission {
         })
     }
 
-    /// How far the set's time is ahead of our own clock, in microseconds. Where too few nodes have ever had
-    /// marks, the clocks themselves have to do.
+    /// Returns how far the set's time is ahead of our own clock, in microseconds. If too few nodes have ever had marks, it is
+    /// made of the uncorrected clocks.
     fn ahead_of_us(&self, now: Time, any: bool) -> Option<i64> {
         let enough = |known: usize| known >= majority(self.nodes.len()) || any && known > 0;
         let corrected = self.nodes.iter().filter_map(|known| {
@@ -231,12 +230,11 @@ impl Admission {
         median(readings.clone().map(Offset::middle_us)).filter(|_| enough(readings.count()))
     }
 
-    /// What the node's clock is to be compared with: a majority that is not in doubt. If it is in doubt
-    /// itself, one other clock that has gone on at our rate shows that it was not ours; and if none has,
-    /// it was.
+    /// Returns the reference for the node's clock: a majority that is not in doubt. If this node's clock is in doubt itself, one
+    /// other clock that has gone on at our rate shows that our own clock did not move. If none has, our own clock moved.
     ///
-    /// For a node that is admitted, none counts that is in quarantine: its mark may have been measured by that very
-    /// node, after this one's clock was set. When its quarantine is over, so are all locks that this has ended early.
+    /// For a node that is admitted, nodes in quarantine do not count. Their marks may have been measured by that very node, after
+    /// its clock was set. When such a quarantine is over, so are all locks that the step has ended early.
     pub(super) fn reference_for(&self, node: usize, now: Time) -> Option<Reference> {
         let is_admitted = self.is_marked_admitted(node);
         self.reference_by(node, now, |other| {
@@ -245,15 +243,15 @@ impl Admission {
         })
     }
 
-    /// Where the node's clock is, compared with those of nodes in quarantine as well. These can show that it was set, but not that
-    /// it was not.
+    /// Returns the place of the node's clock, compared with those of nodes in quarantine as well. These can show that it was set,
+    /// but not that it was not set.
     pub(super) fn place_by_all(&self, node: usize, now: Time) -> ClockPlace {
         let reference = self.reference_by(node, now, |_| true);
         reference.map_or(ClockPlace::Unknown, |it| self.compared(node, it, now))
     }
 
-    /// Returns true if `node` has forgotten no lock. Either it grants locks; or its mark says that it does, and no other clock, also
-    /// of a node in quarantine, contradicts its own.
+    /// Returns true if `node` has forgotten no lock. Either it grants locks, or its mark says that it does and no other clock,
+    /// even of a node in quarantine, contradicts its own.
     pub(crate) fn remembers(&self, node: usize, now: Time) -> bool {
         let known = &self.nodes[node];
         let is_in_doubt = known.doubted || known.clock.stepped.is_some();
@@ -280,7 +278,7 @@ impl Admission {
         self.reference(now, 1, steady).or_else(|| self.reference(now, all, counts))
     }
 
-    /// Where the node's clock is, compared with the set.
+    /// Returns the place of the node's clock, compared with the set.
     pub(super) fn compared(&self, node: usize, reference: Reference, now: Time) -> ClockPlace {
         let Some(off) = self.off_mark(node, reference, now) else { return ClockPlace::Unknown };
         let tolerance = self.clock_tolerance;
@@ -299,12 +297,12 @@ impl Admission {
         }
     }
 
-    /// A clock that is off from its mark by more is noted anew.
+    /// Returns the deviation from its mark above which a clock is noted anew.
     pub(super) fn noted_anew(&self) -> Duration {
         (self.clock_tolerance / NOTE_ANEW).max(ROUNDING)
     }
 
-    /// How far the node's clock is off from what its mark says; `None` if it has to be read first.
+    /// Returns the deviation of the node's clock from its mark; `None` if the clock must be read first.
     pub(super) fn off_mark(&self, node: usize, reference: Reference, now: Time) -> Option<Off> {
         let (least, most) =
             self.nodes[node].clock.set_bounds_us(now).filter(|_| self.is_fresh(node))?;
@@ -318,9 +316,9 @@ impl Admission {
         })
     }
 
-    /// How far the set is ahead of our own clock. It is the median over all nodes. The nodes `of` count
-    /// with their clocks as read since the doubt, less what their marks say; the others may say anything.
-    /// `None` if they are too few.
+    /// Returns how far the set is ahead of our own clock: the median over all nodes. The nodes `of` count with their clocks as
+    /// read since the doubt, less what their marks say; the other nodes may have any clock. `None` if the nodes that count are
+    /// too few.
     fn reference(
         &self,
         now: Time,

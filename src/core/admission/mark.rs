@@ -1,19 +1,18 @@
-//! The mark: what a node remembers of which clients may be granted locks there, as one line of text.
+//! The mark: a node's record of the clients that may be granted locks there, as one line of text.
 //!
 //! ```text
 //! quorlock-mark 2 set=default nodes=3 max_ttl_ms=10000 clock_tolerance_ms=100 quarantine=on index=- run=RUN repl=REPL ahead_ms=-12 noted_at_ms=1795238820123 admitted
 //! quorlock-mark 2 set=.. (as above) .. quarantined until_ms=1795238850123 id=00c0ffee00c0ffee
 //! ```
 //!
-//! Scripts compare it as a whole, so one state has exactly one text: what is not written just like
-//! this is somebody else's mark.
+//! Scripts compare the mark as a whole, so one state has exactly one text. Any other spelling is somebody else's mark.
 
 use std::fmt;
 use std::time::Duration;
 
 use super::super::base::exact;
 
-/// What a mark begins with: whose it is, and the number of its format.
+/// The beginning of a mark: its owner, and the number of its format.
 const HEAD: &str = "quorlock-mark 2";
 
 /// The longest set name.
@@ -22,35 +21,35 @@ const LONGEST_SET_NAME: usize = 64;
 /// The longest id that a server may have. Those of Redis and Valkey have 40 characters.
 const LONGEST_ID: usize = 64;
 
-/// What all clients of one set of nodes must agree on: with two opinions about any of it, two of them
-/// could hold one lock.
+/// The settings on which all clients of one set of nodes must agree. If two clients differ in one of them, both could hold one
+/// lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Configuration {
     /// Tells sets apart that share nodes and prefix by mistake.
     pub(crate) set_name: String,
-    /// How many nodes there are: what a majority is.
+    /// The number of nodes, which determines the majority.
     pub(crate) nodes: usize,
-    /// The longest that a lock lives without being extended, in whole milliseconds: how long a node
-    /// that has forgotten its locks grants nothing.
+    /// The longest that a lock lives without being extended, in whole milliseconds. A node that has forgotten its locks grants
+    /// nothing for so long.
     pub(crate) max_ttl: Duration,
-    /// By how much a node's clock may be set forward without costing it its vote, in whole milliseconds:
-    /// every validity is shortened by it.
+    /// The step by which a node's clock may be set forward without costing the node its vote, in whole milliseconds. Every
+    /// validity is shortened by it.
     pub(crate) clock_tolerance: Duration,
-    /// Whether nodes that may have forgotten locks are kept from granting at all.
+    /// True if nodes that may have forgotten locks are kept from granting.
     pub(crate) quarantine: bool,
-    /// The node's place in the configuration, where it matters which one is the first.
+    /// The node's place in the configuration, where it matters which node is the first.
     pub(crate) index: Option<usize>,
 }
 
 impl Configuration {
-    /// Whether a set may be called that: letters, digits, `.`, `_` and `-`, which leaves no doubt
-    /// where a name ends.
+    /// Returns true if `name` may be the name of a set: letters, digits, `.`, `_` and `-`, which leave no doubt where a name
+    /// ends.
     pub(crate) fn is_set_name(name: &str) -> bool {
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
         (1..=LONGEST_SET_NAME).contains(&name.len()) && name.bytes().all(allowed)
     }
 
-    /// What is different in `theirs`, for messages.
+    /// Returns the settings that are different in `theirs`, for messages.
     pub(crate) fn differences(&self, theirs: &Self) -> Vec<Difference> {
         let mut differences = Vec::new();
         let mut compare = |setting, ours: String, theirs: String| {
@@ -73,7 +72,7 @@ impl Configuration {
     }
 }
 
-/// One thing that all clients of a set must agree on.
+/// One setting on which all clients of a set must agree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Setting {
     SetName,
@@ -85,7 +84,7 @@ pub(crate) enum Setting {
     Place,
 }
 
-/// What two clients do not agree on.
+/// A setting on which two clients do not agree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Difference {
     pub(crate) setting: Setting,
@@ -93,7 +92,7 @@ pub(crate) struct Difference {
     pub(crate) theirs: String,
 }
 
-/// Which server it is, and which history of data it has.
+/// The identity of a server, and of the history of its data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
     run_id: String,
@@ -101,7 +100,7 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    /// `None` if these cannot be ids of a server.
+    /// Returns `None` if these cannot be ids of a server.
     pub(crate) fn new(run_id: &str, repl_id: &str) -> Option<Self> {
         let is_id = |id: &str| {
             (1..=LONGEST_ID).contains(&id.len()) && id.bytes().all(|b| b.is_ascii_alphanumeric())
@@ -110,24 +109,24 @@ impl Identity {
             .then(|| Self { run_id: run_id.to_owned(), repl_id: repl_id.to_owned() })
     }
 
-    /// Another one each time the server starts.
+    /// The id of this run: it changes each time the server starts.
     pub(crate) fn run_id(&self) -> &str {
         &self.run_id
     }
 
-    /// Another one each time the server is promoted, and now and then beside that.
+    /// The replication id: it changes each time the server is promoted, and now and then besides.
     pub(crate) fn repl_id(&self) -> &str {
         &self.repl_id
     }
 }
 
-/// Whether a node grants locks.
+/// The state of a node, as its mark states it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MarkState {
     Admitted,
-    /// It may have forgotten locks, and grants nothing until all that it may have forgotten have ended.
+    /// It may have forgotten locks, and grants nothing until all locks that it may have forgotten have ended.
     Quarantined {
-        /// The end by the set's time, in milliseconds since 1970; `None` until somebody has set it.
+        /// The end by the set's time, in milliseconds since 1970; `None` until a client has set it.
         until_ms: Option<u64>,
         /// Tells this quarantine from every other one of this node.
         id: u64,
@@ -152,12 +151,12 @@ pub(crate) struct Mark {
     pub(crate) state: MarkState,
 }
 
-/// What a mark says of the node's clock.
+/// The note of a mark on the node's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Noted {
-    /// How far it is ahead of the set's time at least, in milliseconds.
+    /// The least by which the clock is ahead of the set's time, in milliseconds.
     pub(crate) ahead_ms: i64,
-    /// The set's time when that was noted, in milliseconds since 1970.
+    /// The set's time at the moment of the note, in milliseconds since 1970.
     pub(crate) at_ms: u64,
 }
 
@@ -165,7 +164,7 @@ impl Mark {
     /// Reads what `Display` writes; `None` for everything else, a later format included.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let mark = Self::read(text)?;
-        // Numbers with a sign or with zeros in front, and whatever else has more than one spelling.
+        // Rejects numbers with a sign or with leading zeros, and everything else that has more than one spelling.
         (mark.to_string() == text).then_some(mark)
     }
 
@@ -193,7 +192,7 @@ impl Mark {
         let noted = Noted { ahead_ms, at_ms: field("noted_at_ms")?.parse().ok()? };
         let state = match words.next()? {
             "admitted" => MarkState::Admitted,
-            // Where there is no quarantine, nobody writes one.
+            // Without quarantine in the set, no client writes one.
             "quarantined" if configuration.quarantine => {
                 let mut field = |name: &str| words.next()?.strip_prefix(name)?.strip_prefix('=');
                 let until_ms = optional(field("until_ms")?)?;

@@ -1,11 +1,11 @@
-//! Which nodes may grant locks: those that cannot have forgotten one.
+//! Admission: a node may grant locks only if it cannot have forgotten one.
 //!
-//! A node that restarted, was flushed or promoted may have forgotten locks that are still held. It grants
-//! nothing to newcomers until the longest of them has ended: it is in quarantine. Each node says in its
-//! **mark** whether it is in quarantine. All clients read and write the mark by the same rules. Every
-//! change names the value that it replaces, so that no client undoes the change of another one.
+//! A node that restarted, was flushed or promoted may have forgotten locks that are still held. It grants nothing to newcomers
+//! until the longest of them has ended: it is in quarantine. Each node says in its **mark** whether it is in quarantine. All
+//! clients read and write the mark by the same rules. Every change names the value that it replaces, so that no client undoes the
+//! change of another one.
 //!
-//! It decides whose grants count, and what follows from the clocks of the nodes. It knows nothing of locks and callers.
+//! This module decides which nodes' grants count, and what follows from the nodes' clocks. It knows nothing of locks and callers.
 
 use std::time::Duration;
 
@@ -62,33 +62,33 @@ pub(crate) use node_clock::ClockNews;
 use probe::ProbeJudgement;
 pub(crate) use probe::{AsSeen, Change, Checked, Forgot, NextProbe, Probe, Role};
 
-/// Chance, as the machine needs it.
+/// Random values for one call of the machine.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Chance {
-    /// Any number; names a quarantine.
+    /// The id of a quarantine that begins; any number.
     pub(crate) id: u64,
     /// In `0.0..1.0`.
     pub(crate) jitter: f64,
 }
 
-/// Which requests a node grants, as far as this client is concerned.
+/// The requests of this client that a node grants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Grants<'a> {
-    /// Not to us: nothing is to be sent there that would take a lock.
+    /// None: nothing that would take a lock may be sent to the node.
     Nothing,
-    /// To those who come with this mark.
+    /// Those that come with this mark.
     Under(&'a str),
-    /// To everybody: there is no quarantine in this set.
+    /// All of them: there is no quarantine in this set.
     Always,
 }
 
-/// What is known of a node.
+/// The state of a node, as far as it is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NodeState {
-    /// It has not been probed since it was reached last, or has to be probed again.
+    /// It has not been probed since it was last reached, or must be probed again.
     Unknown,
     Admitted,
-    /// It may have forgotten locks; if this client has seen why, it is told.
+    /// It may have forgotten locks; with the reason, if this client has seen it.
     Quarantined(Option<Forgot>),
     /// Clients with another configuration use it; `None` if not even their mark can be read.
     Foreign(Option<Configuration>),
@@ -100,25 +100,24 @@ pub(crate) enum NodeState {
     Cluster,
 }
 
-/// One client's knowledge of a set of nodes, and what it has to do about them.
+/// One client's knowledge of a set of nodes, and the probes that it must make.
 #[derive(Debug)]
 pub(crate) struct Admission {
     nodes: Vec<Knowledge>,
     max_ttl: Duration,
     quarantine: bool,
-    /// By how much a clock may be set forward without harm: what every validity allows for.
+    /// The step by which a clock may be set forward without harm: every validity allows for it.
     clock_tolerance: Duration,
-    /// Since when a clock was not where it was expected, the last time: what was read of others before
-    /// says nothing.
+    /// The time at which a clock was last not where it was expected. Earlier readings of the other clocks say nothing.
     doubt: Option<Time>,
-    /// It was told that this was our own clock.
+    /// True once this doubt was reported as a suspension of our own machine.
     suspended: bool,
     clock_news: Vec<ClockNews>,
 }
 
 impl Admission {
-    /// All nodes unknown. Where clients may fall back to the first node, the nodes are told apart by
-    /// their places (`ordered`).
+    /// Returns a machine that knows no node yet. Where clients may fall back to the first node (`ordered`), the nodes are told
+    /// apart by their places.
     pub(crate) fn new(configuration: &Configuration, ordered: bool) -> Self {
         let at = |node| {
             let index = ordered.then_some(node);
@@ -135,7 +134,7 @@ impl Admission {
         }
     }
 
-    /// The node has answered a probe.
+    /// Handles a node's answer to a probe.
     pub(crate) fn probed(&mut self, node: usize, probe: Probe, now: Time) {
         let clock = probe.clock;
         self.nodes[node].probed(probe, now);
@@ -144,7 +143,7 @@ impl Admission {
         self.find_wrong_marks(now);
     }
 
-    /// The node has answered a check. If nothing has changed this counts as a probe; else the node has to be probed.
+    /// Handles a node's answer to a check. If nothing has changed, it counts as a probe; otherwise the node must be probed.
     pub(crate) fn checked(&mut self, node: usize, checked: Checked, now: Time) {
         match (checked, &self.nodes[node].seen) {
             (Checked::AsSeen(clock), Some(seen)) => {
@@ -155,26 +154,26 @@ impl Admission {
         }
     }
 
-    /// Another connection to the node has shown which server it leads to.
+    /// Handles the answer over another connection to the node, which shows the server to which that connection leads.
     pub(crate) fn sighted(&mut self, node: usize, probe: &Probe) {
         self.nodes[node].servers.sighted(probe);
     }
 
-    /// Returns true if another connection is to look now which server answers at `node`, and when that is due next. `random` is
-    /// in `0.0..1.0`.
+    /// Returns true if another connection must now check which server answers at `node`, and the time of the next such check.
+    /// `random` is in `0.0..1.0`.
     pub(crate) fn looks(&mut self, node: usize, now: Time, random: f64) -> (bool, Time) {
         self.nodes[node].servers.looks(now, random)
     }
 
-    /// The node cannot be reached any more. What comes back in its place may be another server.
+    /// Handles the loss of a node, which cannot be reached any more. Another server may come back in its place.
     pub(crate) fn lost(&mut self, node: usize) {
         self.nodes[node].seen = None;
         self.nodes[node].clock.note_sent = None;
         self.nodes[node].servers.lost();
     }
 
-    /// The node does not take `mark` for its own any more (`None`: it has said that it is no master,
-    /// or has forgotten what it must know). It has to be probed, unless that has happened since.
+    /// Handles a sign that the node does not take `mark` for its own any more. `None`: the node has said that it is no master, or
+    /// has forgotten what it must know. The node must be probed, unless a later probe has shown another mark.
     pub(crate) fn doubt(&mut self, node: usize, mark: Option<&str>) {
         let known = self.nodes[node].seen.as_ref().and_then(|seen| seen.probe.mark.as_deref());
         if mark.is_none_or(|mark| known == Some(mark)) {
@@ -182,18 +181,18 @@ impl Admission {
         }
     }
 
-    /// The quarantine that was seen of this node, if it is in one, and what is known of its past.
+    /// Returns the quarantine in which the node was seen, if any, and what is known of the node's past.
     pub(crate) fn quarantine(&self, node: usize) -> Option<(u64, Past)> {
         self.nodes[node].quarantine()
     }
 
-    /// Nothing can be held that this node has forgotten, so the quarantine `id` ends now. No later one does.
+    /// Ends the quarantine `id` now, since no lock can be held that this node has forgotten. A later quarantine is not ended.
     pub(crate) fn admit(&mut self, node: usize, id: u64) {
         self.nodes[node].by_order = Some(id);
     }
 
-    /// What a node's answer may change for those who have to do with the other nodes: for each node what is known of it,
-    /// whether it grants locks, and whether its mark says where its clock is.
+    /// Returns each node's state, whether it grants locks, and whether its mark says where its clock is. One node's answer may
+    /// change these for users of the other nodes.
     pub(crate) fn known_to_all(&self) -> Vec<(NodeState, bool, bool)> {
         let known = |node: usize| {
             let grants = self.grants(node) != Grants::Nothing;
@@ -202,7 +201,7 @@ impl Admission {
         (0..self.nodes.len()).map(known).collect()
     }
 
-    /// Until when there is nothing to do about `node`, if it does not change: it has to be looked at again then.
+    /// Returns the time until which `node` needs nothing, if it does not change. It must be checked again then.
     pub(crate) fn settled_until(&self, node: usize) -> Option<Time> {
         let known = &self.nodes[node];
         let admitted = ProbeJudgement::Ours(MarkState::Admitted);
@@ -211,13 +210,13 @@ impl Admission {
         (is_admitted && is_certain && self.is_fresh(node)).then(|| self.probe_due(node))
     }
 
-    /// What the mark of `node` has to say for this client to use it.
+    /// Returns the configuration that the mark of `node` must state for this client to use it.
     pub(crate) fn configuration(&self, node: usize) -> &Configuration {
         &self.nodes[node].configuration
     }
 
-    /// What to do about `node` at `now`. The answer may change whenever anything is handed in, for any
-    /// of the nodes, and when `set_time` becomes known.
+    /// Returns the next step for `node` at `now`. Its answer changes when anything is handed in for any node, and when `set_time`
+    /// becomes known.
     pub(crate) fn next(
         &mut self,
         node: usize,
@@ -264,7 +263,8 @@ impl Admission {
                 match noted.or_else(|| self.new_note(node, now)) {
                     Some(noted) => {
                         let mark = known.mark(&seen.probe, noted, state);
-                        // Once: a node that takes no mark has one turn, however often it is asked.
+                        // Only the first time counts: the others wait once for a node that takes no mark, however often it is
+                        // asked.
                         self.nodes[node].clock.note_sent.get_or_insert(now);
                         self.change(node, mark.to_string())
                     }
@@ -275,7 +275,7 @@ impl Admission {
         }
     }
 
-    /// Whether `node` grants locks to this client.
+    /// Returns the requests of this client that `node` grants.
     pub(crate) fn grants(&self, node: usize) -> Grants<'_> {
         let known = &self.nodes[node];
         let Some(seen) = &known.seen else { return Grants::Nothing };
@@ -294,12 +294,11 @@ impl Admission {
         }
     }
 
-    /// Whether locks that are held may be extended and repaired on `node`, and whether its word counts
-    /// for them.
+    /// Returns true if held locks may be extended and repaired on `node`, and its answers count for them.
     ///
-    /// In quarantine, too: while a lease is valid, a node cannot have forgotten a later lock of that
-    /// name. Without this, a holder would lose its lock to the very restarts that must not break it.
-    /// But one server has one vote, one name has one server, and a replica has no vote.
+    /// A node in quarantine serves holders, too: while a lease is valid, the node cannot have forgotten a later lock of that
+    /// name. Otherwise a holder would lose its lock to the very restarts that must not break it. But one server has one vote, one
+    /// name has one server, and a replica has no vote.
     pub(crate) fn serves_holders(&self, node: usize) -> bool {
         match self.node_state(node) {
             NodeState::Admitted | NodeState::Foreign(_) => true,
@@ -325,7 +324,7 @@ impl Admission {
         )
     }
 
-    /// What is known of `node`.
+    /// Returns the state of `node`.
     pub(crate) fn node_state(&self, node: usize) -> NodeState {
         let known = &self.nodes[node];
         let Some(seen) = &known.seen else { return NodeState::Unknown };
@@ -352,8 +351,8 @@ impl Admission {
         }
     }
 
-    /// A node whose state forbids to take locks anywhere: two configurations side by side, or one
-    /// server with two votes, could make two holders of one lock.
+    /// Returns a node whose state forbids taking locks anywhere: two configurations side by side, or one server with two votes,
+    /// could make two holders of one lock.
     pub(crate) fn conflict(&self) -> Option<usize> {
         let forbids = |node: &usize| {
             matches!(self.node_state(*node), NodeState::Foreign(_) | NodeState::Twin(_))
@@ -361,9 +360,8 @@ impl Admission {
         (0..self.nodes.len()).find(forbids).if_off(Mechanism::ConfigurationIsOfTheSet, None)
     }
 
-    /// In how much time a majority of the nodes will grant locks, if those that wait for nothing but
-    /// the end of their quarantine are enough for that. Where clients may fall back, nothing is granted
-    /// before the first node grants as well, unless it cannot be reached.
+    /// Returns the time until a majority of the nodes grants locks. `None` if too few nodes wait for nothing but the end of their
+    /// quarantine. Where clients may fall back, the first node must grant as well, unless it cannot be reached.
     pub(crate) fn ready_in(&self, now: Time, set_time: Option<SetTime>) -> Option<Duration> {
         if self.conflict().is_some() {
             return None;
@@ -394,9 +392,8 @@ impl Admission {
         Some(majority.max(wait_for(0).filter(|_| falls_back).unwrap_or_default()))
     }
 
-    /// Whether any mark may be written: those of a majority have been read, and none of them, nor any
-    /// other one that can be, is another configuration's. Otherwise one node that comes back empty
-    /// would let two configurations live side by side.
+    /// Returns true if any mark may be written: the marks of a majority have been read, and no readable mark belongs to another
+    /// configuration. Otherwise one node that comes back empty would let two configurations live side by side.
     fn may_write(&self) -> bool {
         let readable = |known: &Knowledge| {
             known.seen.as_ref().is_some_and(|seen| seen.judgement.is_readable())
@@ -406,18 +403,18 @@ impl Admission {
         is_ours.if_off(Mechanism::ConfigurationIsOfTheSet, true)
     }
 
-    /// The conflict that forbids `node` to grant.
+    /// Returns the node whose conflict forbids `node` to grant.
     fn conflict_for(&self, node: usize) -> Option<usize> {
         let foreign = matches!(self.node_state(node), NodeState::Foreign(_));
         self.conflict().or_else(|| foreign.then_some(node))
     }
 
-    /// Returns true if several servers answer at `node`: what one of them grants, the others do not know.
+    /// Returns true if several servers answer at `node`: none of them knows the locks that another one grants.
     fn has_several_servers(&self, node: usize) -> bool {
         self.nodes[node].servers.are_several() && Mechanism::OneServerAnswers.is_on()
     }
 
-    /// The first other node that is, or was when it was last reached, the same run of a server.
+    /// Returns the first other node that is the same run of a server, or was when it was last reached.
     fn twin(&self, node: usize) -> Option<usize> {
         let run_id = self.nodes[node].run_id.as_deref()?;
         (0..self.nodes.len())

@@ -1,4 +1,4 @@
-//! What one client knows of one node's admission.
+//! One client's knowledge of one node's admission.
 
 use std::time::Duration;
 
@@ -13,30 +13,30 @@ use super::unused::Past;
 /// One node, as one client knows it.
 #[derive(Debug)]
 pub(super) struct Knowledge {
-    /// What the mark there has to say for this client to use it.
+    /// The configuration that the node's mark must state for this client to use the node.
     pub(super) configuration: Configuration,
     /// The servers that answer under its address.
     pub(super) servers: Servers,
     /// The last probe over the present connection.
     pub(super) seen: Option<Seen>,
-    /// What was seen does not hold any more.
+    /// True if the last probe does not hold any more.
     pub(super) doubted: bool,
-    /// The run of the server that was last reached here. Kept while the node cannot be reached: a
-    /// server that answered there has had its vote, whatever address it has now.
+    /// The run of the server that was last reached under this address. It is kept while the node cannot
+    /// be reached: that server has had its vote, whatever address it has now.
     pub(super) run_id: Option<String>,
-    /// The last probe at that run showed a mark.
+    /// True if the last probe of that run showed a mark.
     had_mark: bool,
-    /// Why the node may have forgotten locks, where this client was there to see it.
+    /// The reason why the node may have forgotten locks, if this client has seen it.
     pub(super) forgot: Option<Forgot>,
     /// The quarantine that this client has begun.
     pub(super) begun: Option<u64>,
-    /// The quarantine that is to be ended now.
+    /// The quarantine that must be ended now, by order.
     pub(super) by_order: Option<u64>,
-    /// Its clock, whatever server and connection that was read from.
+    /// The node's clock, from whatever server and connection it was read.
     pub(super) clock: NodeClock,
-    /// The mark that was asked for last.
+    /// The last mark that this client asked the node to take.
     pub(super) asked_for: Option<String>,
-    /// The quarantine that is watched, and since when.
+    /// The quarantine that is watched, and the start of the watch.
     watch: Option<(u64, Time)>,
 }
 
@@ -44,19 +44,19 @@ pub(super) struct Knowledge {
 pub(super) struct Seen {
     pub(super) probe: Probe,
     pub(super) judgement: ProbeJudgement,
-    /// When the answer was there.
+    /// The time of the answer.
     pub(super) at: Time,
 }
 
 impl Seen {
-    /// To probe again when that is due, and soon in any case.
+    /// Returns the next probe: at the time `due`, and at the latest 1 s after the last one.
     pub(super) fn again(&self, due: Option<Time>, now: Time) -> NextProbe {
         let again = self.at.after(PROBE_AGAIN);
         let then = due.map_or(again, |due| again.min(due));
         if then <= now { self.check() } else { NextProbe::Wait(then) }
     }
 
-    /// Asks whether anything has changed: by a check of a master, and else by a probe.
+    /// Asks whether anything has changed: by a check if it is a master, otherwise by a probe.
     pub(super) fn check(&self) -> NextProbe {
         let Probe { role, identity, mark, .. } = &self.probe;
         match role {
@@ -68,7 +68,7 @@ impl Seen {
         }
     }
 
-    /// What the node's own clock says now, about.
+    /// Returns the approximate time of the node's own clock, in milliseconds.
     pub(super) fn node_time_ms(&self, now: Time) -> u64 {
         self.probe.clock.read_ms().saturating_add(milliseconds(now.since(self.at)))
     }
@@ -110,13 +110,15 @@ impl Knowledge {
         if self.clock.noted.is_some() {
             self.clock.note_sent = None;
         }
-        // Also the mark of an earlier run: a server that restarts goes on with the machine's clock.
+        // The mark of an earlier run counts too: a server that restarts goes on with the machine's
+        // clock.
         let noted_ms = probe.mark.as_deref().and_then(Mark::parse).and_then(|mark| {
             (mark.configuration == self.configuration).then_some(mark.noted.ahead_ms)
         });
         self.clock.last_noted_ms = noted_ms.or(self.clock.last_noted_ms);
         let quarantine = mark.and_then(|mark| mark.state.quarantine_id());
-        // Probes need not be close together: a quarantine that is begun anew in between has another id.
+        // Probes need not be close together: a quarantine that has begun anew in between has another
+        // id.
         self.watch = quarantine.map(|id| match self.watch {
             Some((watched, since)) if watched == id => (id, since),
             _ => (id, now),
@@ -141,25 +143,25 @@ impl Knowledge {
         run_id.is_some_and(|run_id| self.servers.another_was_seen_after(run_id))
     }
 
-    /// Why the node has no mark, as far as this client has known the node before.
+    /// Returns the reason why the node has no mark, as far as this client has known the node before.
     fn why_without_mark(&self, run_id: &str) -> Forgot {
         match &self.run_id {
             None => Forgot::Mark,
             Some(before) if before != run_id => Forgot::Run,
             Some(_) if self.had_mark => Forgot::Flush,
-            // Nobody has been able to write one since the last probe.
+            // The last probe showed no mark either, so the reason is the same.
             Some(_) => self.forgot.unwrap_or(Forgot::Mark),
         }
     }
 
-    /// For how long the quarantine `id` has been watched.
+    /// Returns the time for which the quarantine `id` has been watched.
     pub(super) fn watched(&self, id: u64, now: Time) -> Duration {
         self.watch
             .filter(|(watched, _)| *watched == id)
             .map_or(Duration::ZERO, |(_, since)| now.since(since))
     }
 
-    /// The quarantine that was seen, if there is one, and what is known of the node's past.
+    /// Returns the quarantine that was seen, if any, and what is known of the node's past.
     pub(super) fn quarantine(&self) -> Option<(u64, Past)> {
         let (seen, (id, _)) = (self.seen.as_ref()?, self.watch?);
         let is_new = self.begun == Some(id) && self.forgot == Some(Forgot::Mark);
@@ -167,7 +169,7 @@ impl Knowledge {
         Some((id, past))
     }
 
-    /// The mark of this client's configuration for the server that was probed.
+    /// Returns the mark of this client's configuration for the server that was probed.
     pub(super) fn mark(&self, probe: &Probe, noted: Noted, state: MarkState) -> Mark {
         let configuration = self.configuration.clone();
         Mark { configuration, identity: probe.identity.clone(), noted, state }

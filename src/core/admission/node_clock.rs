@@ -1,4 +1,4 @@
-//! What one client knows of one node's clock, and what there is to tell about clocks.
+//! One client's knowledge of one node's clock, and the news about clocks.
 
 use std::time::Duration;
 
@@ -7,51 +7,50 @@ use super::clock_tracker::{ClockStep, ClockTracker};
 use super::clocks::Offset;
 use super::mark::Noted;
 
-/// What there is to tell about clocks.
+/// News about clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ClockNews {
-    /// A clock is not where it was expected. All nodes have to be probed.
+    /// A clock is not where it was expected. All nodes must be probed.
     Doubt,
-    /// It was this node's, which was set.
+    /// This node's clock was set, by that step.
     Set(usize, ClockStep),
-    /// Most of the nodes' clocks went on by so much more than our own: this machine was suspended, and
-    /// all leases are over.
+    /// Most of the nodes' clocks went on by so much more than our own: this machine was suspended, and all leases are over.
     Suspended(Duration),
 }
 
-/// What is known of a node's clock.
+/// The knowledge of a node's clock.
 #[derive(Debug, Default)]
 pub(super) struct NodeClock {
-    /// Kept while the node cannot be reached: it may be set meanwhile.
+    /// The tracker is kept while the node cannot be reached: the clock may be set meanwhile.
     pub(super) tracker: Option<ClockTracker>,
     pub(super) reading: Option<Offset>,
-    /// The last reading did not fit for certain, so the tracker has not taken it in.
+    /// True if the last reading did not fit for certain, so that the tracker did not take it in.
     pub(super) doubtful: bool,
-    /// How often its tracking has begun anew since a reading fitted.
+    /// The number of times that the tracking has begun anew since a reading fitted.
     pub(super) vague_readings: u32,
-    /// How far it is ahead of the set at least, as the node's mark says.
+    /// The least by which the clock is ahead of the set, as the node's mark says.
     pub(super) noted: Option<Noted>,
-    /// The same of the last mark that there was, of an earlier run too: a node that forgets it, or restarts,
-    /// goes on with the same clock.
+    /// The same, as the last mark says, even one of an earlier run. A node that forgets its mark, or restarts, goes on with
+    /// the same clock.
     pub(super) last_noted_ms: Option<i64>,
-    /// When the first mark was sent there that says how far it is ahead, since one was seen there.
+    /// The time at which a mark with a note was first sent to the node since one was last seen there.
     pub(super) note_sent: Option<Time>,
-    /// It is where the mark says, and has gone on from there at our rate.
+    /// True if the clock is where the mark says, and has gone on from there at our rate.
     pub(super) steady: bool,
-    /// Since when it is in doubt: it is new to us, or was not tracked for a while, or took a step.
+    /// The time at which the clock last came into doubt: it was new to us, had not been tracked for a while, or took a step.
     pub(super) since: Time,
-    /// It was not where we expected it, and nobody knows yet whose clock that was.
+    /// The step by which the clock was not where we expected it, while nobody knows whose clock was set.
     pub(super) stepped: Option<ClockStep>,
-    /// When it was last where we expected it, and what its mark said then.
+    /// The last time at which the clock was where we expected it, and the note in its mark at that time.
     pub(super) fitted: Option<(Time, Noted)>,
-    /// When it was last found ahead of where it had to be, by us or by its mark.
+    /// The last time at which the clock was ahead of our expectation, or of its mark.
     pub(super) ahead_at: Option<Time>,
-    /// It was told that it is not where its mark says.
+    /// True if it was reported that the clock is not where its mark says.
     pub(super) told: bool,
 }
 
 impl NodeClock {
-    /// How far it is ahead of our own at `now`, at least and at most, in microseconds.
+    /// Returns how far the clock is ahead of our own at `now`, at least and at most, in microseconds.
     pub(super) fn bounds_us(&self, now: Time) -> Option<(i64, i64)> {
         match (&self.tracker, self.doubtful) {
             (Some(tracker), false) => Some(tracker.bounds_us(now)),

@@ -1,4 +1,4 @@
-//! One probe of a node, and what it says about whether the node may grant locks.
+//! One probe of a node, and its verdict on whether the node may grant locks.
 
 use std::time::Duration;
 
@@ -6,18 +6,18 @@ use super::super::base::Time;
 use super::clocks::Offset;
 use super::mark::{Configuration, Identity, Mark, MarkState};
 
-/// What the admission script has answered: the node as it was in one moment.
+/// The answer of the admission script: the node as it was in one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Probe {
-    /// The change that was asked for has been made.
+    /// True if the change that was asked for has been made.
     pub(crate) changed: bool,
     pub(crate) role: Role,
     pub(crate) identity: Identity,
-    /// The server has an earlier replication id: it was promoted, and took over another one's data.
+    /// True if the server has an earlier replication id: it was promoted, and took over another server's data.
     pub(crate) promoted: bool,
     /// The node's own clock.
     pub(crate) clock: Offset,
-    /// What is at the mark's key; `None` if nothing is.
+    /// The value of the mark's key; `None` if there is none.
     pub(crate) mark: Option<String>,
 }
 
@@ -28,78 +28,78 @@ pub(crate) enum Role {
     Cluster,
 }
 
-/// Why a node may have forgotten locks.
+/// The reason why a node may have forgotten locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Forgot {
     /// It has no mark: it is new, lost its data, or was flushed.
     Mark,
     /// It had a mark, in the same run of the server: it was flushed, or the mark was deleted.
     Flush,
-    /// It is another run of the server than the mark is of, or than was seen before. Even with its data
-    /// back, the last of it may be missing.
+    /// It is another run of the server than the one in the mark, or than was seen before. Even if its data is back, the last part
+    /// of it may be missing.
     Run,
     /// Its clock was set forward, so that keys have ended too early.
     Clock,
-    /// The server was promoted: it has what had reached it as a replica, which need not be all.
+    /// The server was promoted: it has the data that had reached it as a replica, which may be incomplete.
     Promotion,
 }
 
-/// How long after a probe of a node that does not grant to probe it again.
+/// The pause before a node that does not grant is probed again.
 pub(super) const PROBE_AGAIN: Duration = Duration::from_secs(1);
 
-/// A change of a node's mark. The node makes it only if nothing of what it was decided on is other
-/// than it was then: the mark, the run id, the replication id, the role.
+/// A change of a node's mark. The node makes it only if everything on which it was decided is unchanged: the mark, the run id,
+/// the replication id, the role.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Change {
-    /// What is there; `None` for nothing.
+    /// The present value; `None` if there is none.
     pub(crate) replaces: Option<String>,
     pub(crate) run_id: String,
     pub(crate) repl_id: String,
     pub(crate) new: String,
 }
 
-/// What a probe has seen of a master, for a check to compare: the mark, if there is one, and the replication id.
+/// A master as a probe has seen it, for a check to compare: the mark, if there is one, and the replication id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AsSeen {
     pub(crate) mark: Option<String>,
     pub(crate) repl_id: String,
 }
 
-/// What a check has found.
+/// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Checked {
-    /// The node is as it was seen, and that is its own clock.
+    /// The node is as it was seen; with the reading of its clock.
     AsSeen(Offset),
     Differs,
 }
 
-/// What to do about a node.
+/// The next step for a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NextProbe {
     /// Probe it now, and make this change with it, if there is one. Hand in the answer.
     Ask(Option<Change>),
-    /// Check now whether it is as it was seen; a probe costs more. Hand in the answer.
+    /// Check now whether it is as it was seen, which costs less than a probe. Hand in the answer.
     Check(AsSeen),
-    /// Ask again then, or when anything has been heard of any node.
+    /// Ask again at that time, or when any node has been heard of.
     Wait(Time),
 }
 
-/// What a probe means to clients of one configuration.
+/// The meaning of a probe to clients of one configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ProbeJudgement {
-    /// No master: writes nothing, or forgets it again.
+    /// No master: it writes nothing, or forgets it again.
     Replica,
     /// Mark and locks would be on different servers.
     Cluster,
-    /// The mark belongs to clients with another configuration, if it can be read at all.
+    /// The mark belongs to clients with another configuration; `None` if it cannot be read.
     Foreign(Option<Configuration>),
     /// Locks that were there may be gone.
     Forgetful(Forgot),
-    /// Ours, under the replication id that the server had before. Nothing was forgotten: the id
-    /// changes as well when a first replica comes, or some time after the last one has left.
+    /// Ours, under the replication id that the server had before. Nothing was forgotten: the id also changes when a first replica
+    /// comes, or some time after the last one has left.
     Renamed(MarkState),
-    /// Ours, and the clock is not where the mark says. No key of it ends too early for that, but from
-    /// now on the mark would hide a step.
+    /// Ours, and the clock is not where the mark says. No key of the node ends too early because of that, but from now on the
+    /// mark would hide a step.
     Moved(MarkState),
     /// Ours.
     Ours(MarkState),
@@ -114,8 +114,8 @@ impl ProbeJudgement {
         }
         let Some(text) = &probe.mark else { return Self::Forgetful(Forgot::Mark) };
         let Some(mark) = Mark::parse(text) else { return Self::Foreign(None) };
-        // Before the run id: what a restart has left of other clients' mark still says that they are
-        // there. They may hold locks for longer than we would wait, and go on renewing them.
+        // Before the run id: after a restart, other clients' mark still says that they are there. They may hold locks for longer
+        // than we would wait, and go on renewing them.
         if mark.configuration != *ours {
             return Self::Foreign(Some(mark.configuration));
         }
@@ -131,7 +131,7 @@ impl ProbeJudgement {
         Self::Renamed(mark.state)
     }
 
-    /// Whether the node's mark could be read, and is not somebody else's.
+    /// Returns true if the node's mark could be read, and is not somebody else's. No mark at all counts as read.
     pub(super) const fn is_readable(&self) -> bool {
         matches!(self, Self::Forgetful(_) | Self::Renamed(_) | Self::Moved(_) | Self::Ours(_))
     }

@@ -1,4 +1,4 @@
-//! How long a node in quarantine stays in it, and who ends it.
+//! The length of a node's quarantine, and its end.
 
 use std::time::Duration;
 
@@ -9,18 +9,18 @@ use super::node::Knowledge;
 use super::set_time::SetTime;
 use super::{Admission, Chance};
 
-/// How much the estimates of two clients may differ of the same set's time.
+/// The largest difference between two clients' estimates of the same set's time.
 const SLACK_MS: u64 = 1_000;
 
 /// The longest that clients wait beyond the end of a quarantine, so that not all of them ask at once.
 const JITTER: Duration = Duration::from_millis(50);
 
 impl Admission {
-    /// The state to begin with, on a node that may have forgotten locks.
+    /// Returns the first state of a node that may have forgotten locks.
     ///
-    /// The end is set in a second step, when the node has confirmed that it refuses grants. If one change
-    /// did both and was held up on its way, the time would be counted from before that change. Locks that
-    /// the node forgets in between would not be waited for.
+    /// The end is set in a second step, when the node has confirmed that it refuses grants. If one change did both and was held
+    /// up on its way, the time would count from before that change. Locks that the node forgets in between would not be waited
+    /// for.
     pub(super) fn begun(&self, id: u64) -> MarkState {
         if self.quarantine && Mechanism::Quarantine.is_on() {
             MarkState::Quarantined { until_ms: None, id }
@@ -29,7 +29,7 @@ impl Admission {
         }
     }
 
-    /// The next state of a node in quarantine, or when to probe it again.
+    /// Returns the next state of a node in quarantine, or the time of its next probe.
     pub(super) fn next_of_quarantine(
         &self,
         known: &Knowledge,
@@ -44,12 +44,12 @@ impl Admission {
         }
         let left = self.left(known, until_ms, id, now, set_time);
         if left.is_zero() || known.by_order == Some(id) {
-            // Not while its clock may have been set: then what it has forgotten is not over yet.
+            // Not while its clock may have been set: locks that ended early because of that may still be held.
             return (known.clock.steady.then_some(MarkState::Admitted), None);
         }
         if let Some(set_time) = set_time {
             let end_ms = set_time.most_ms.saturating_add(milliseconds(self.quarantine_time()));
-            // Not set yet; or set by a time that cannot have been the set's.
+            // The end is not set yet, or it was set by a time that cannot have been the set's.
             if until_ms.is_none_or(|until_ms| until_ms > end_ms.saturating_add(SLACK_MS)) {
                 return (Some(MarkState::Quarantined { until_ms: Some(end_ms), id }), None);
             }
@@ -58,12 +58,12 @@ impl Admission {
         (None, Some(now.after(left).after(jitter)))
     }
 
-    /// How long the quarantine goes on, as far as this client can know.
+    /// Returns the remaining time of the quarantine, as far as this client can know.
     ///
-    /// It has ended when the set's time has certainly reached its end: never by the node's own clock,
-    /// which may be what is wrong with it. And it has ended for a client that has watched this very
-    /// quarantine for the full time on its own clock, whatever any of the servers' say. With one node or
-    /// two there is no other end: it takes three clocks to tell which one is wrong.
+    /// The quarantine has ended when the set's time has certainly reached its end. The node's own clock does not count, since it
+    /// may be the wrong one. The quarantine has also ended for a client that has watched this very quarantine for the full time
+    /// on its own clock, whatever the servers' clocks say. With one node or two there is no other end: it takes three clocks to
+    /// tell which one is wrong.
     pub(super) fn left(
         &self,
         known: &Knowledge,

@@ -1,39 +1,39 @@
-//! The servers that answer under a node's address. There has to be one.
+//! The servers that answer under a node's address. There must be only one.
 //!
-//! Behind a load balancer, or a name with several addresses, one client may reach one server and another client another one.
-//! Each of the two servers votes then, and neither knows the other's locks: together with one further node each, two clients
-//! hold one lock. A client sees it if its own connections reach different servers **at one time**. A server that was restarted
-//! or replaced is another one as well, but it comes after the first one.
+//! Behind a load balancer, or a name with several addresses, one client may reach one server and another client another one. Both
+//! servers vote then, and neither knows the other's locks: together with one further node each, two clients hold one lock. A
+//! client notices this if its own connections reach different servers **at one time**. A server that was restarted or replaced is
+//! another one as well, but it comes after the first one.
 
 use std::time::Duration;
 
 use super::super::base::{Backoff, Time};
 use super::probe::{Probe, Role};
 
-/// The pauses before another connection looks which server answers: ever longer ones, from when the node was reached on; the
-/// shortest one, while several servers answer.
+/// The pauses before another connection checks which server answers. They grow from the time on at which the node was reached.
+/// While several servers answer, the shortest pause is used.
 const LOOKS: Backoff = Backoff { min: Duration::from_secs(1), max: Duration::from_secs(60) };
 
-/// A server that was not seen for so long is gone. Ten looks have not met it then: where connections are spread by
-/// chance, one in a thousand misses a server of two for so long.
+/// A server that was not seen for so long is gone. Ten checks have not met it then. If connections are spread by chance over two
+/// servers, that happens once in a thousand times.
 const KEPT: Duration = Duration::from_secs(10);
 
-/// So many servers are remembered: those that were seen last.
+/// The most servers that are remembered: those that were seen last.
 const MOST: usize = 8;
 
-/// One server, by what its connections have told.
+/// One server, as its connections have shown it.
 #[derive(Debug)]
 struct Server {
     run_id: String,
-    /// When it had answered first.
+    /// The time of its first answer.
     since: Time,
-    /// When it was asked last, and had answered.
+    /// The times of the last question to it, and of the answer.
     asked: Time,
     answered: Time,
 }
 
 impl Server {
-    /// Returns true if it was there when `other` was seen: it had answered before, and was asked later.
+    /// Returns true if it was there when `other` was seen: it had answered before that, and was asked later.
     fn was_there(&self, other: &Self) -> bool {
         self.since < other.asked && other.answered < self.asked
     }
@@ -44,13 +44,13 @@ impl Server {
 pub(super) struct Servers {
     seen: Vec<Server>,
     several: bool,
-    /// How many looks there were since the node was reached, and when the next one is due.
+    /// The number of checks since the node was reached, and the time of the next one.
     looks: u32,
     look_due: Option<Time>,
 }
 
 impl Servers {
-    /// A connection has shown which server it leads to. Replicas do not count.
+    /// Notes the server to which a connection leads. Replicas do not count.
     pub(super) fn sighted(&mut self, probe: &Probe) {
         if probe.role != Role::Master {
             return;
@@ -60,7 +60,7 @@ impl Servers {
         self.seen.retain(|server| now < server.answered.after(KEPT));
         let known = self.seen.iter().position(|server| server.run_id == run_id);
         let since = known.map_or(now, |known| self.seen.remove(known).since);
-        // The last one is the one that was seen last.
+        // The last entry is the server that was seen last.
         self.seen.push(Server { run_id: run_id.to_owned(), since, asked, answered: now });
         if self.seen.len() > MOST {
             self.seen.remove(0);
@@ -79,13 +79,13 @@ impl Servers {
         self.several
     }
 
-    /// Returns true if another server than that one was seen last. That one is then asked whether it is still there.
+    /// Returns true if another server than `run_id` was seen last. The server `run_id` is then asked whether it is still there.
     pub(super) fn another_was_seen_after(&self, run_id: &str) -> bool {
         self.seen.last().is_some_and(|server| server.run_id != run_id)
     }
 
-    /// Returns true if another connection is to look now which server answers, and when that is due next. The pause is picked by
-    /// `random` out of `0.0..1.0`: clients that look in step may meet the same server each time.
+    /// Returns true if another connection must now check which server answers, and the time of the next such check. `random` in
+    /// `0.0..1.0` picks the pause: clients that check in step may meet the same server each time.
     pub(super) fn looks(&mut self, now: Time, random: f64) -> (bool, Time) {
         let due = *self.look_due.get_or_insert(now.after(LOOKS.pause(0, random)));
         if now < due {
@@ -97,7 +97,7 @@ impl Servers {
         (true, next)
     }
 
-    /// The node has to be reached anew.
+    /// Begins the checks anew, since the node must be reached anew.
     pub(super) const fn lost(&mut self) {
         (self.looks, self.look_due) = (0, None);
     }
@@ -113,7 +113,7 @@ mod tests {
         Time::from_start(Duration::from_millis(ms))
     }
 
-    /// That server was asked at `ms`, and has answered after 10 ms.
+    /// Shows the server `run_id`, which was asked at `ms` and answered 10 ms later. Returns true if several servers answer.
     fn sight(servers: &mut Servers, run_id: &str, ms: u64) -> bool {
         servers.sighted(&probe(run_id, ms));
         servers.are_several()
@@ -136,7 +136,7 @@ mod tests {
         assert!(!sight(&mut servers, "a", 0));
         assert!(!sight(&mut servers, "b", 1_000), "it may have come after the other one");
         assert!(sight(&mut servers, "a", 2_000));
-        // Over another connection, whose answer is handed in late.
+        // The answer over another connection is handed in late.
         let mut servers = Servers::default();
         sight(&mut servers, "a", 0);
         sight(&mut servers, "a", 2_000);
@@ -151,7 +151,7 @@ mod tests {
                 assert!(!sight(&mut servers, run_id, i as u64 * 1_000 + ms), "{run_id}");
             }
         }
-        // The old one may answer late, to a question of before the new one came.
+        // The old server may answer late, to a question from before the new one came.
         let mut servers = Servers::default();
         sight(&mut servers, "a", 0);
         sight(&mut servers, "b", 1_005);

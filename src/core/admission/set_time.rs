@@ -1,8 +1,8 @@
-//! What time it is for the set: the median of the nodes' clocks, as far as it is known.
+//! The set's time: the median of the nodes' clocks, as far as it is known.
 
 use super::super::base::majority;
 
-/// What one node's clock says now, as far as its last answer and the way it took tell.
+/// The time of one node's clock now, as exactly as its last answer and the round trip tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ClockRange {
     pub(crate) least_ms: u64,
@@ -10,7 +10,7 @@ pub(crate) struct ClockRange {
 }
 
 impl ClockRange {
-    /// The same for a clock that is so far ahead.
+    /// Returns the range less a lead of `ahead_ms`.
     pub(super) fn set_back(self, ahead_ms: i64) -> Self {
         let back = |ms: u64| {
             let back = i128::from(ms) - i128::from(ahead_ms);
@@ -22,11 +22,10 @@ impl ClockRange {
 
 /// Two times between which the set's time certainly is, in milliseconds since 1970.
 ///
-/// The set's time is the median over the clocks of **all** nodes. Of an even number it is the earlier of
-/// the two in the middle. A minority of wrong clocks moves it no further than the others are apart. Nodes
-/// that we do not reach may say anything. A client that knows three clocks of five does not take the median
-/// of these three, which could be any of the five clocks. It computes two bounds. The lower one holds if
-/// the other two clocks are far behind, the upper one if they are far ahead.
+/// The set's time is the median over the clocks of **all** nodes. Of an even number it is the earlier of the two in the middle. A
+/// minority of wrong clocks moves it no further than the others are apart. Nodes that we do not reach may have any clock. A
+/// client that knows three clocks of five does not take the median of these three, which could be any of the five clocks. It
+/// computes two bounds. The lower one holds if the other two clocks are far behind, the upper one if they are far ahead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SetTime {
     pub(crate) least_ms: u64,
@@ -34,7 +33,7 @@ pub(crate) struct SetTime {
 }
 
 impl SetTime {
-    /// It is either this or the `other` one.
+    /// Returns the bounds if either this or `other` is right.
     pub(super) fn or(self, other: Self) -> Self {
         Self {
             least_ms: self.least_ms.min(other.least_ms),
@@ -42,7 +41,8 @@ impl SetTime {
         }
     }
 
-    /// `clocks` has an entry for each node of the set. `None` if too few are known: it takes a majority.
+    /// Returns the bounds by `clocks`, which has an entry for each node of the set. `None` if the clocks of fewer than a majority
+    /// are known.
     pub(crate) fn of(clocks: &[Option<ClockRange>]) -> Option<Self> {
         let mut least: Vec<_> = clocks.iter().flatten().map(|clock| clock.least_ms).collect();
         let mut most: Vec<_> = clocks.iter().flatten().map(|clock| clock.most_ms).collect();
@@ -53,7 +53,7 @@ impl SetTime {
         most.sort_unstable();
         let unknown = clocks.len() - least.len();
         let middle = clocks.len().checked_sub(1)? / 2;
-        // The unknown ones stand in front of the others, or behind them.
+        // The unknown clocks stand in front of the others, or behind them.
         let least_ms = *least.get(middle.checked_sub(unknown)?)?;
         Some(Self { least_ms, most_ms: *most.get(middle)? })
     }
@@ -107,7 +107,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever part of the clocks two clients know, both have the true median between theirs.
+        /// A client that knows any part of the clocks has the true median between its bounds.
         #[test]
         fn the_median_of_all_is_always_between(
             clocks in prop::collection::vec((0_u64..1_000, 0_u64..9, 0_u64..9, any::<bool>()), 1..8),

@@ -1,29 +1,29 @@
 //! The proof that no lock can be held in a set, although some of its nodes are in quarantine.
 //!
-//! A lock that is held has a key on each node of a majority, as long as these have not forgotten it. So nobody holds one, if no
-//! node has a key of a lock, and each of them would have it. A node that grants locks would: its mark says so. And so would a
-//! node that has been there, with all its keys, for longer than a lock lives without being renewed. Whatever it had before
-//! has ended since.
+//! A held lock has a key on each node of a majority, as long as these nodes have not forgotten it. So no lock is held if no node
+//! has a key of a lock, and each node would still have such a key. A node that grants locks would have it: its mark says so. So
+//! would a node that has been up, with all its keys, for longer than a lock lives without being renewed. All earlier locks have
+//! ended since.
 //!
-//! That a node is empty says nothing by itself. A server without persistence that was restarted a moment ago is as empty as a new one.
+//! An empty node proves nothing by itself. A server without persistence that was restarted a moment ago is as empty as a new one.
 
 use std::time::Duration;
 
-/// How much a server's word of how long it has run may be off: it counts whole seconds.
+/// The possible error of the uptime that a server states: it counts whole seconds.
 const ROUNDED_BY: Duration = Duration::from_secs(1);
 
 /// One node's past, as far as a client knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Past {
-    /// It grants locks, or would if more of its set did: it has forgotten none.
+    /// It has forgotten no lock: it grants locks, or would if more nodes of its set did.
     Remembers,
-    /// It had no mark when this client came, which has begun its quarantine; and it was always a master.
+    /// It had no mark when this client came and began its quarantine, and it was always a master.
     New,
-    /// It is in quarantine for a reason that this client has not seen, or that its keys do not survive: its clock was set.
+    /// It is in quarantine for another reason, such as a clock that was set, or for one that this client has not seen.
     Unknown,
 }
 
-/// Why a node may have forgotten a lock that is still held.
+/// The reason why a node may have forgotten a lock that is still held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MayHaveForgotten {
     /// Its past is not known.
@@ -32,12 +32,12 @@ pub(crate) enum MayHaveForgotten {
     Unread,
     /// It was started within the last second, or was emptied in this run.
     JustNow,
-    /// It has run for so long only, and not as long as it would have to.
+    /// It has run only for `ago`, and not for the time that is `needed`.
     Started { ago: Duration, needed: Duration },
 }
 
-/// Says why a node may have forgotten a lock that is still held. `whole_for` is for how long it has kept all its keys, by its own
-/// word: zero if it was emptied in this run; `None` if its keys were not read to the end.
+/// Returns the reason why a node may have forgotten a lock that is still held. `whole_for` is the time for which it has kept all
+/// its keys, as it says itself: zero if it was emptied in this run, `None` if its keys were not read to the end.
 pub(crate) fn may_have_forgotten(
     past: Past,
     whole_for: Option<Duration>,
@@ -73,7 +73,7 @@ mod tests {
             (Past::Remembers, Some(Duration::ZERO), None),
             (Past::Remembers, None, Some(Unread)),
             (Past::New, Some(S * 12), None),
-            // By its clock, which rounds; and 1 % of drift.
+            // 11 s are too short: the uptime is rounded to a second, and clocks drift by 1 %.
             (Past::New, Some(S * 11), Some(started(S * 11))),
             (Past::New, Some(S), Some(started(S))),
             (Past::New, Some(Duration::ZERO), Some(JustNow)),

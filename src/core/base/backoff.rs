@@ -1,4 +1,4 @@
-//! How long to wait before the next try.
+//! The pause before the next try.
 
 use std::time::Duration;
 
@@ -11,8 +11,8 @@ pub(crate) struct Backoff {
 }
 
 impl Backoff {
-    /// The pause after `tries` fruitless tries: at least `min`, at most the smaller of `max` and
-    /// `min * 2^tries`, picked by `random` out of `0.0..1.0`.
+    /// Returns the pause after `tries` fruitless tries: at least `min`, at most the smaller of
+    /// `max` and `min * 2^tries`, picked by `random` out of `0.0..1.0`.
     pub(crate) fn pause(&self, tries: u32, random: f64) -> Duration {
         let growth = 2_u32.saturating_pow(tries.min(30));
         let most = self.min.saturating_mul(growth).min(self.max).max(self.min);

@@ -4,15 +4,15 @@ use std::fmt;
 use std::time::Duration;
 
 const MINUTE: Duration = Duration::from_secs(60);
-/// Nobody means a longer one.
+/// Longer durations mean "without end".
 const ENDLESS: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
-/// A duration that somebody has set, as exact as it was set.
+/// Shows a configured duration, exactly as it was set.
 pub(crate) const fn exact(duration: Duration) -> impl fmt::Display {
     Exact(duration)
 }
 
-/// A duration that was measured, with two digits.
+/// Shows a measured duration, with two digits.
 pub(crate) fn rounded(duration: Duration) -> impl fmt::Display {
     Rounded(duration)
 }
@@ -67,7 +67,7 @@ impl fmt::Display for Rounded {
     }
 }
 
-/// So many nanoseconds in a unit of `of` nanoseconds, without zeros at the end.
+/// Writes `nanos` in a unit of `of` nanoseconds, without zeros at the end.
 fn decimal(f: &mut fmt::Formatter<'_>, nanos: u128, of: u128, unit: &str) -> fmt::Result {
     let digits = of.ilog10() as usize;
     let decimals = format!("{:0digits$}", nanos % of);

@@ -1,8 +1,8 @@
-//! How many holders a lock has at a time.
+//! The number of holders that a lock has at a time.
 
-/// Which holders of one lock exclude each other.
+/// The class of a holder: it decides which holders of one lock exclude each other.
 ///
-/// Holders of different kinds of locks that have a name in common always do.
+/// Holders of different kinds of locks that have a name in common always exclude each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum HoldClass {

@@ -8,88 +8,87 @@
 pub(crate) enum Mechanism {
     /// A lock needs a majority of the nodes, not just one.
     Majority,
-    /// The validity is shortened by what two clocks may drift apart.
+    /// The validity is shortened by the possible drift between two clocks.
     Drift,
-    /// The validity is shortened by what a node's clock may be set forward unnoticed.
+    /// The validity is shortened by the step by which a node's clock may be set forward unnoticed.
     ClockTolerance,
     /// The validity is shortened by the time that the attempt itself took.
     Elapsed,
     /// A node that may have forgotten locks grants nothing for a while.
     Quarantine,
-    /// That is for as long as any lock can live, and not only the client's own ones.
+    /// A quarantine lasts as long as any lock can live, not only the client's own locks.
     FullMaxTtl,
-    /// A node grants only to requests that come with the mark that it has at that time.
+    /// A node grants only to requests that come with its present mark.
     MarkIsCompared,
-    /// A change of a node's mark takes place only if the mark is still the one it was decided on.
+    /// A node's mark is changed only if it is still the mark on which the change was decided.
     ChangesNameTheOldValue,
     /// A client that finds a quarantine does not begin another one.
     QuarantineIsJoined,
-    /// A quarantine ends by the median of the nodes' clocks, not by the node's own.
+    /// A quarantine ends by the median of the nodes' clocks, not by the node's own clock.
     EndsByTheSetsTime,
-    /// Where there are too few clocks for a certain median, a client ends only a quarantine that it has
-    /// watched for the whole time.
+    /// With too few clocks for a certain median, a client ends only a quarantine that it has watched for the whole time.
     FewClocksAreWatched,
-    /// Another configuration on one node concerns all of them.
+    /// Another configuration on one node concerns all nodes.
     ConfigurationIsOfTheSet,
-    /// What a node grants counts only if its clock, read along with it, is where it has to be.
+    /// A node's grant counts only if its clock, read along with the grant, is where it must be.
     ClocksAreWatched,
-    /// A clock that may have been set by more than the tolerance counts as one that was.
+    /// A clock that may have been set by more than the tolerance counts as one that was set.
     DoubtHasNoVote,
-    /// The tracking of a clock whose first answer took long begins with the next answer.
+    /// If the first answer of a clock took long, its tracking begins anew with the next answer.
     VagueBoundsAreReplaced,
-    /// A clock that was not watched is compared with what the node's mark says of it.
+    /// A clock that was not watched is compared with what its node's mark says of it.
     ClocksAreNoted,
-    /// A node is probed now and then also while its clock is read all the time, so that drift is noted.
+    /// A node is probed now and then even while its clock is read all the time, so that drift is noted.
     BusyNodesAreProbed,
-    /// A step forward that was seen counts also if the clock was behind its mark before.
+    /// A step forward that was seen counts even if the clock was behind its mark before.
     SeenStepsCount,
-    /// A clock that has gained is noted no faster than clocks may drift.
+    /// The gain of a clock is noted no faster than clocks may drift.
     MarksRiseSlowly,
-    /// What a clock had gained before it was read first counts along with what it gains later.
+    /// The gain of a clock before its first reading is added to its later gains.
     TrackersBeginAtMarks,
     /// If most of the clocks seem to be set forward at once, all leases are over.
     OwnClockIsDoubted,
-    /// A node whose clock has just moved says nothing against holders.
+    /// A node whose clock has just moved cannot deny a holder its lock.
     MovedClocksDoNotDeny,
     /// A node at which several servers answer has no vote.
     OneServerAnswers,
     /// Nodes in quarantine serve holders.
     HoldersInQuarantine,
-    /// Each round of tries has an owner id of its own.
+    /// Each attempt has an owner id of its own.
     FreshOwner,
-    /// Nodes that were asked and did not answer get a release as well.
+    /// Nodes that did not answer a request get a release as well.
     ReleaseSilent,
-    /// A node that says that the lock is not ours, or not all of its names, gets a release as well.
+    /// A node that denies that the lock, or one of its names, is ours gets a release as well.
     ReleaseDenied,
-    /// A new connection ends the old ones on the server that were given up before.
+    /// A new connection first ends, on the server, the old ones that were given up.
     OldConnectionsAreEnded,
-    /// A release that something may still follow is not certain, and does not count.
+    /// A release is not certain, and does not count, while an earlier request may run after it.
     OnlyCertainReleasesCount,
-    /// A release behind an unanswered extension raises the fence, so that no late repair is made.
+    /// A release behind an unanswered extension raises the fence, so that a late extension repairs nothing.
     ReleasesRaiseTheFence,
-    /// A release that something may still follow is repeated.
+    /// A release is repeated while an earlier request may run after it.
     ReleasesAreRepeated,
-    /// A renewal that was not confirmed leaves the validity as it is.
+    /// A renewal that was not confirmed does not change the validity.
     UnknownDoesNotExtend,
-    /// A confirmation that comes after the end of validity revives nothing.
+    /// A confirmation that comes after the end of validity does not revive the lock.
     LostStaysLost,
     /// Holders are warned while the lock is still valid, if its renewals fail.
     HoldersAreWarned,
     /// Renewals stop before a release is sent.
     RenewalStopsBeforeRelease,
-    /// A node that lost the key of a held lock gets it again.
+    /// The key of a held lock is set again on a node that lost it.
     Repair,
-    /// Such a node gets it also if others have tried for the lock there meanwhile, in vain.
+    /// The key is set again even if other callers have tried for the lock on that node meanwhile, in vain.
     RepairAmongContenders,
     /// No extension gives a lock back to an owner from which it was taken by force.
     ForcedStayOut,
     /// A lock counts only once a majority knows its number.
     FenceWriteBack,
-    /// Nodes that do not hold our key cannot confirm its number.
+    /// Nodes that do not hold our key cannot confirm the lock's number.
     FenceOnlyWhereOurs,
-    /// A number that is far above all others needs more than one node's word.
+    /// A number that is far above all others needs the answers of several nodes.
     FarNumbersNeedSeveral,
-    /// But not a number that the clocks of several nodes have reached.
+    /// A number that the clocks of several nodes have reached is not far above.
     ReachedNumbersAreNear,
     /// A node keeps a lock's number for a while after the lock has ended.
     FencesOutliveLocks,
@@ -97,130 +96,131 @@ pub(crate) enum Mechanism {
     FenceClockFloor,
     /// The set's time is made of clocks that are corrected by what the nodes' marks say of them.
     TimeIsCorrected,
-    /// While nobody has said how far any clock is ahead, this is said of one node at a time.
+    /// While no mark says how far its node's clock is ahead, such marks are written to one node at a time.
     FirstNotesTakeTurns,
-    /// Whenever one node was probed, all nodes' marks are compared with their clocks.
+    /// After a probe of any node, all nodes' marks are compared with their clocks.
     AllMarksAreCompared,
-    /// The clock of a node in quarantine does not show that the clock of an admitted one was not set.
+    /// The clock of a node in quarantine does not show that the clock of an admitted node was not set.
     QuarantinedClocksAreNoWitnesses,
-    /// But it may show that it was.
+    /// The clock of a node in quarantine may show that the clock of an admitted node was set.
     QuarantinedClocksAccuse,
-    /// A node begins its quarantine although the clocks of others contradict each other.
+    /// A node begins its quarantine even if the clocks of other nodes contradict each other.
     ContradictionsAreNotWaitedFor,
-    /// A node whose clock and mark say a time that cannot be says nothing of the set's time.
+    /// A node whose clock and mark yield an impossible time does not count for the set's time.
     TimesAreBounded,
-    /// A doubt about clocks is over when all locks of before have ended.
+    /// A doubt about clocks is over when all locks that existed when it began have ended.
     DoubtsEnd,
-    /// A node is probed so often only within a time, whatever it answers.
+    /// The number of probes of a node within a given time is limited, whatever it answers.
     ProbesAreBounded,
     /// Where clients may fall back to the first node, a majority wins nothing while that node can be
     /// reached and does not grant.
     FirstNodeMustGrant,
-    /// And that it cannot be reached is known by a try to connect that failed since it was asked.
+    /// The first node counts as unreachable only if a try to connect has failed since it was asked.
     FirstNodeIsTried,
-    /// And who was refused by that node is not woken by nodes that have granted the attempt.
+    /// A caller that the first node refused is not woken by nodes that have granted its attempt.
     FirstNodeMustTell,
     /// A lease is handed to another thread only while it is known to be ours.
     HandOverOnlyWhileHeld,
-    /// And only with enough validity left.
+    /// A lease is handed over only with enough validity left.
     HandOverNeedsValidity,
-    /// And only if its keys do not live for longer than the new holder would have asked for.
+    /// A lease is handed over only if its keys live no longer than the new holder would have asked for.
     HandOverKeepsToTerms,
-    /// And not while the nodes are to keep the lock, nor to a caller that wants them to.
+    /// A lease that the nodes are to keep is not handed over, and a caller that wants its lock kept is handed none.
     KeptLocksAreNotHandedOver,
-    /// And not once another process has asked for the lock: then its threads neither hand it on, nor join it.
+    /// Once another process has asked for the lock, the threads of this process neither hand it on nor join it.
     AskedLocksGoToOthers,
-    /// What an attempt that failed has got is not kept by the nodes, as a lock is that was held.
+    /// The nodes keep a lock after its release only if it was held: not the keys of a failed attempt.
     OnlyHeldLocksAreKept,
     /// A caller that was handed a lease, and does not want it any more, gives it back.
     ChosenWhoLeavesPassesOn,
-    /// A process lets go of a lock that its threads hand to each other, or join again and again.
+    /// A process lets go of a lock that its threads hand to each other, or join, again and again.
     TurnsEnd,
     /// A lease of several holders is given back by the last of them.
     LastHolderGivesBack,
     /// A thread takes a lock again only while it still holds it.
     LostLocksAreNotTakenAgain,
-    /// A thread that shares a lock does not get it for itself alone: others may share it as well.
+    /// A thread that shares a lock cannot get it exclusively: other holders may share it as well.
     SharersDoNotUpgrade,
-    /// The nodes are told at once that a lock is shared from now on, which its holder had for itself alone.
+    /// The nodes are told at once when an exclusive lock becomes a shared one.
     DowngradesAreTold,
-    /// A downgrade ends the rounds of extension of before: nothing more is sent for them, nor heard of the shared lock.
+    /// A downgrade ends the earlier rounds of extension: no more is sent for them, and the shared lock ignores their later
+    /// answers.
     DowngradesRestartRounds,
-    /// A holder that unlocks is told that its lock was not lost only once the nodes' answers say so.
+    /// A holder that unlocks learns that its lock was not lost only once the nodes' answers say so.
     NoticesAwaitTheVerdict,
-    /// What one of several holders asks for does not cut the validity of the others.
+    /// An extension by one of several holders does not cut the validity of the others.
     ExtensionsCutNoOther,
-    /// A caller that may share the lock with the holders of its process, and cannot join them, does not wait for them.
+    /// A caller that may share the lock with the holders of its process, but cannot join them, does not wait for them.
     SharersDoNotWait,
-    /// But it waits for a caller of its process that asks the nodes for what both of them can hold.
+    /// Such a caller waits for a caller of its process that asks the nodes for a lock that both can hold.
     SharersWaitForAskers,
     /// Callers do not join a lease once a writer is known to wait for its end.
     WritersEndJoins,
-    /// A subscriber looks again at what it is to listen to once the node has confirmed what it was asked for.
+    /// A subscriber checks again what it must listen to, once the node has confirmed its last request.
     UnheededChangesAreLookedAt,
-    /// A waiter tries once more when the nodes are listened to.
+    /// A waiter tries once more when its subscriptions are confirmed.
     TryOnceSubscribed,
-    /// A waiter tries again when nodes tell of a release.
+    /// A waiter tries again when nodes report a release.
     HeedsReleases,
     /// A waiter is woken when a majority of the nodes is free, not by the first message.
     WakeByMajority,
-    /// A waiter that hears of a release from too few nodes tries again, where others have not said that the lock is held.
+    /// A waiter that hears of a release from too few nodes tries again, if the others have not said that the lock is held.
     SilentNodesMayBeFree,
-    /// The same, where others are not listened to.
+    /// A waiter that hears of a release from too few nodes tries again, if the others are not listened to.
     UnheardNodesMayBeFree,
-    /// After a split vote one node is asked first, and the others with its grant.
+    /// After a split vote one node is asked first, and the others once it has granted.
     OrderedTries,
     /// All locks with several names prefer the same node.
     SeveralNamesMeet,
-    /// A caller that does not wait tries again where the votes were split, for perhaps nobody has the lock.
+    /// A caller that does not wait tries again after a split vote, since perhaps nobody has the lock.
     SplitVotesAreTriedAgain,
-    /// A node that does not tell of releases of which the others have told is not preferred.
+    /// A node that does not report releases that the other nodes have reported is not preferred.
     SilentNodesAreNotPreferred,
-    /// After some refusals by the preferred node alone all nodes are asked.
+    /// After some refusals by the preferred node alone, all nodes are asked.
     AllAreAskedAgain,
-    /// Where no quorum was reached, all nodes are asked each time.
+    /// While no quorum is reached, all nodes are asked each time.
     AllAreAskedInAnOutage,
-    /// A waiter that plain order would starve reserves the lock.
+    /// A waiter that would starve in the usual order reserves the lock.
     WaitersReserve,
-    /// And withdraws that when it waits no more.
+    /// A waiter withdraws its reservation when it stops waiting.
     ReservationsAreWithdrawn,
     /// A withdrawal goes behind the requests of its call that are in the same write.
     WithdrawalsGoLast,
-    /// And leaves the lock to others now and then.
+    /// A waiter that reserves the lock leaves it to others now and then.
     ReservationsRest,
     /// A reservation lasts for two attempts of the full length at least.
     ReservationsOutliveAttempts,
-    /// Of the callers of a process that wait behind each other, only the first one reserves the lock.
+    /// Only the first one of several callers of a process that wait behind each other reserves the lock.
     FirstCallersReserve,
     /// A caller whose attempt has reached no majority reserves nothing, and withdraws its reservation.
     ReservationsNeedQuorum,
-    /// A process that gives a lock back leaves it to the others that wait for it.
+    /// A process that gives a lock back leaves it to the waiters of other processes.
     GivesWay,
-    /// And does not take its own release for that of another one.
+    /// A process does not take its own release for that of another process.
     OwnReleaseIsNoNews,
-    /// Nor the second message of a release for another release.
+    /// The second message of a release is not taken for another release.
     SecondMessagesAreNoNews,
-    /// Of many waiters that are told of a release, those that have waited for longer come first.
+    /// If many waiters hear of a release, those that have waited longer come first.
     EarlierWaitersFirst,
     /// A caller in the queue of a fair lock keeps the ticket that it has.
     TicketsStay,
-    /// And gives it up where too few nodes know of it.
+    /// A caller gives its ticket up if too few nodes know of it.
     TicketsNeedMajority,
-    /// And comes back with it once it reaches enough nodes again.
+    /// A caller comes back with its ticket once it reaches enough nodes again.
     TicketsAreKept,
-    /// Who is refused a slot of a semaphore tries the ones that the refusal names.
+    /// A caller that is refused a slot of a semaphore tries the slots that the refusal names.
     RefusalsNameFreeSlots,
-    /// Requests whose connection was closed go out once more, over another one.
+    /// Requests whose connection was closed go out once more, over another connection.
     ReconnectsOnce,
-    /// Requests that a batch may make again come behind all others of a write.
+    /// Batchable requests go behind all others of a write, since a batch may have to be made again.
     BatchesGoLast,
-    /// Over a network, a write follows another one before that is answered.
+    /// Over a network, a write may follow another one that is not answered.
     WritesFollow,
-    /// A clock that has moved takes the grants as well whose requests were on their way by then.
+    /// A clock that has moved invalidates the grants of requests that were on their way by then, too.
     DoubtsReachBack,
     /// Releases go out behind the requests that a silent node has not answered, on the same connection.
     FinalReleases,
-    /// A release that a node has refused is told again.
+    /// A release that a node has refused is sent again.
     RefusedReleasesAreKept,
 }
 
@@ -230,17 +230,17 @@ impl Mechanism {
         true
     }
 
-    /// Whether no test of this thread has switched it off.
+    /// Returns true if no test of this thread has switched it off.
     #[cfg(test)]
     pub(crate) fn is_on(self) -> bool {
         switched_off::are_none_of(self)
     }
 }
 
-/// A rule with the switch of its mechanism behind it: `majority(nodes).if_off(Mechanism::Majority, 1)` is what the rule says,
+/// A rule, followed by the switch of its mechanism: `majority(nodes).if_off(Mechanism::Majority, 1)` is the value by the rule,
 /// and 1 in a test that has switched the majority off.
 pub(crate) trait Rule: Sized {
-    /// Returns this; or `instead`, where a test of this thread has switched `mechanism` off.
+    /// Returns this value, or `instead` if a test of this thread has switched `mechanism` off.
     #[must_use]
     #[inline]
     fn if_off(self, mechanism: Mechanism, instead: Self) -> Self {
@@ -260,7 +260,7 @@ mod switched_off {
     use super::Mechanism;
 
     thread_local! {
-        /// A bit for each mechanism that is off. Of the thread, so that tests do not disturb each other.
+        /// A bit for each mechanism that is off. It is per thread, so that tests do not disturb each other.
         static OFF: Cell<u128> = const { Cell::new(0) };
     }
 
@@ -279,7 +279,7 @@ mod switched_off {
         1_u128.checked_shl(mechanism as u32).expect("there are fewer than 128 mechanisms")
     }
 
-    /// Sets back what was off before, also when the test panics.
+    /// Restores the earlier switches, also when the test panics.
     struct Restored(u128);
 
     impl Drop for Restored {

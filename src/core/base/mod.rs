@@ -1,7 +1,7 @@
 //! The terms that all machines share: points in time and spans, pauses, majorities, and the validity of a grant.
 //!
-//! It knows nothing of locks, nodes or callers. `mechanisms` names each rule that a test can switch off, and `told_cases` plays the
-//! cases that `../testdata` tells.
+//! This module knows nothing of locks, nodes or callers. `mechanisms` names each rule that a test can switch off. `told_cases`
+//! plays the cases in `../testdata`.
 
 mod backoff;
 mod basis;

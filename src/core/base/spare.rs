@@ -3,16 +3,15 @@
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, Hash};
 
-/// Room for so many entries is never given back. To give back less and to get it again would cost more than it is
-/// worth.
+/// Room for so many entries is never given back: to give back less, and to get it again, would cost more than it is worth.
 const LITTLE: usize = 32;
 
 /// A collection whose memory can be given back.
 pub(crate) trait Spare {
-    /// Returns how many entries there are, and for how many there is room.
+    /// Returns the number of entries, and the number for which there is room.
     fn fill(&self) -> (usize, usize);
 
-    /// Keeps room for so many entries, or for those that there are.
+    /// Keeps room for `entries`, or for the present ones if these are more.
     fn shrink(&mut self, entries: usize);
 }
 

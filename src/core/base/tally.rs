@@ -2,21 +2,21 @@
 
 use super::{Mechanism, Rule};
 
-/// How many of `nodes` are a majority: more than half, so `N/2 + 1` for even `N` too.
+/// Returns the majority of `nodes`: more than half, so `N/2 + 1` for even `N` too.
 ///
-/// Two majorities of one set always share a node; that is all the exclusion rests on.
+/// Two majorities of one set always share a node; all exclusion rests on that.
 pub(crate) const fn majority(nodes: usize) -> usize {
     nodes / 2 + 1
 }
 
-/// The votes that win a lock on so many nodes.
+/// Returns the votes that win a lock on so many nodes.
 pub(crate) fn votes_needed(nodes: usize) -> usize {
     majority(nodes).if_off(Mechanism::Majority, 1)
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// The outstanding votes can still turn it either way.
+    /// The outstanding votes can still decide either way.
     Pending,
     /// Enough nodes said yes.
     Won,
@@ -46,15 +46,15 @@ impl Tally {
         self.no += 1;
     }
 
-    /// Whether so many more votes for it are enough.
+    /// Returns true if `more` further yes votes are enough.
     pub(crate) const fn wins_with(&self, more: usize) -> bool {
         self.yes + more >= self.needed
     }
 
-    /// The verdict; once it is not `Pending` further votes do not change it.
+    /// Returns the verdict. Once it is not `Pending`, further votes do not change it.
     ///
-    /// Success and failure have thresholds of their own. With four nodes two noes settle it, since three
-    /// yeses are out of reach then.
+    /// Success and failure have thresholds of their own. With four nodes two noes settle it, since
+    /// three yeses are out of reach then.
     pub(crate) const fn verdict(&self) -> Verdict {
         if self.yes >= self.needed {
             Verdict::Won

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 /// A point on the lease clock: the time since that clock's own, arbitrary start.
 ///
-/// The machines never read a clock; the driver passes the time in. No operation can
-/// underflow or overflow: leases are computed with what is left, and "less than nothing" is zero.
+/// The machines never read a clock; the driver passes the time in. No operation can underflow or
+/// overflow: leases are computed with the remaining time, and a negative rest is zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Time(Duration);
 
@@ -14,17 +14,17 @@ impl Time {
         Self(elapsed)
     }
 
-    /// The point `later` after this one; the end of time if there is no such point.
+    /// Returns the point `later` after this one; the end of time if there is no such point.
     pub(crate) const fn after(self, later: Duration) -> Self {
         Self(self.0.saturating_add(later))
     }
 
-    /// The point `earlier` before this one; the start of time if there is no such point.
+    /// Returns the point `earlier` before this one; the start of time if there is no such point.
     pub(crate) const fn before(self, earlier: Duration) -> Self {
         Self(self.0.saturating_sub(earlier))
     }
 
-    /// How long ago `earlier` was; zero if it is still to come.
+    /// Returns the time since `earlier`; zero if `earlier` is still to come.
     pub(crate) const fn since(self, earlier: Self) -> Duration {
         self.0.saturating_sub(earlier.0)
     }

@@ -1,4 +1,4 @@
-//! Cases as text: what happens to a machine, and what it says then, step by step.
+//! Cases as text: the inputs of a machine and its expected outputs, step by step.
 //!
 //! A file of cases explains its steps at the top. A line is one of
 //!
@@ -19,12 +19,12 @@ use super::{Allowance, Mechanism, Time, without};
 struct Case<'a> {
     name: &'a str,
     needs: Vec<Mechanism>,
-    /// The line, the input, and the output that is expected.
+    /// Line number, input, and expected output.
     steps: Vec<(usize, &'a str, &'a str)>,
 }
 
-/// Plays all cases of `text`, each on a `new` machine, to which `step` does what a line says. Each of `mechanisms`
-/// has to be needed by some case.
+/// Plays all cases of `text`, each on a `new` machine. `step` applies one line's input to it. Each of `mechanisms` must be needed
+/// by some case.
 #[track_caller]
 pub(crate) fn play<M>(
     text: &str,
@@ -33,7 +33,7 @@ pub(crate) fn play<M>(
     step: impl Fn(&mut M, &mut Words<'_>) -> String,
 ) {
     let cases = read(text, mechanisms);
-    // What follows the first one follows from it.
+    // Only the first difference counts: later ones follow from it.
     let difference = |case: &Case<'_>| {
         let mut machine = new();
         let differs = |&(line, input, expected): &(usize, &str, &str)| {
@@ -85,7 +85,7 @@ fn read<'a>(text: &'a str, mechanisms: &[Mechanism]) -> Vec<Case<'a>> {
     cases
 }
 
-/// The words of an input that are not read yet.
+/// The unread words of an input.
 pub(crate) struct Words<'a>(VecDeque<&'a str>);
 
 impl<'a> Words<'a> {
@@ -105,7 +105,7 @@ impl<'a> Words<'a> {
         Duration::from_millis(self.number())
     }
 
-    /// So many milliseconds; `None` if that word stands there instead.
+    /// Returns so many milliseconds, or `None` if the rest of the line has `word` instead.
     pub(crate) fn ms_unless(&mut self, word: &str) -> Option<Duration> {
         (!self.has(word)).then(|| self.ms())
     }
@@ -114,18 +114,18 @@ impl<'a> Words<'a> {
         Time::from_start(self.ms())
     }
 
-    /// The nodes that the rest of the line names.
+    /// Returns the nodes that the rest of the line names.
     pub(crate) fn nodes(&mut self) -> Vec<usize> {
         std::iter::from_fn(|| (!self.0.is_empty()).then(|| self.node())).collect()
     }
 
-    /// Whether that word is among the rest.
+    /// Returns true if `word` is among the rest, and takes it out.
     pub(crate) fn has(&mut self, word: &str) -> bool {
         let place = self.0.iter().position(|one| *one == word);
         place.and_then(|place| self.0.remove(place)).is_some()
     }
 
-    /// The milliseconds behind that word, if it is among the rest.
+    /// Returns the milliseconds behind `word`, if it is among the rest.
     pub(crate) fn ms_of(&mut self, word: &str) -> Option<Duration> {
         let place = self.0.iter().position(|one| *one == word)?;
         let number = self.0.remove(place + 1).and_then(|number| number.parse().ok());
@@ -133,7 +133,7 @@ impl<'a> Words<'a> {
         Some(Duration::from_millis(number.expect("a number")))
     }
 
-    /// What a caller wants: a lock of 3 s that is renewed, unless the rest of the line says otherwise: `ttl MS`,
+    /// Returns the terms of a caller: a lock of 3 s that is renewed, unless the rest of the line says otherwise: `ttl MS`,
     /// `manual`, `max-hold MS`, `min-hold MS`, `tolerance MS`.
     pub(crate) fn terms(&mut self) -> Terms {
         let terms = Terms {
@@ -149,7 +149,7 @@ impl<'a> Words<'a> {
     }
 }
 
-/// A time, or how long something takes, in milliseconds.
+/// Shows a time or a duration, in milliseconds.
 pub(crate) fn in_ms(duration: Duration) -> String {
     (duration.as_micros() as f64 / 1_000.0).to_string()
 }

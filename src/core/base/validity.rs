@@ -1,11 +1,11 @@
-//! How long a granted lock is certainly ours.
+//! The time for which a granted lock is certainly ours.
 
 use std::time::Duration;
 
 use super::{Mechanism, Rule, Time};
 
-/// What two clocks may drift apart during `ttl`: one per cent, and 2 ms for the coarseness of
-/// Redis' expiry.
+/// Returns the possible drift between two clocks during `ttl`: one per cent, and 2 ms for the
+/// coarseness of Redis' expiry.
 ///
 /// Source: the Redlock algorithm in the Redis documentation ("Distributed Locks with Redis") and
 /// its reference implementations, all of which use 0.01 and 2 ms.
@@ -13,30 +13,31 @@ pub(crate) fn drift(ttl: Duration) -> Duration {
     (ttl / 100).saturating_add(Duration::from_millis(2))
 }
 
-/// The least validity that is worth handing out: a tenth of the TTL. With less left, the lock would
-/// be gone before the caller could do anything with it, so the try counts as lost.
+/// Returns the least validity that is worth handing out: a tenth of the TTL. With less left, the
+/// lock would be gone before the caller could use it, so the attempt counts as lost.
 pub(crate) fn minimum(ttl: Duration) -> Duration {
     ttl / 10
 }
 
-/// What every validity is shortened by, besides the time that the attempt took.
+/// The allowance by which every validity is shortened, in addition to the time that the attempt
+/// took.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Allowance {
-    /// By how much a node's clock may be set forward without anybody's noticing, which ends its keys
-    /// early. The same for all clients of a set.
+    /// The step by which a node's clock may be set forward unnoticed, which ends its keys early. It
+    /// is the same for all clients of a set.
     pub(crate) clock_tolerance: Duration,
 }
 
 impl Allowance {
-    /// Clocks drift, and nobody sets them.
+    /// For clocks that drift and are never set.
     #[cfg(test)]
     pub(crate) const FOR_DRIFT: Self = Self { clock_tolerance: Duration::ZERO };
 
-    /// The end of validity of a lock whose keys live for `ttl`, asked for at `started` (*before* the
-    /// first byte was sent) and granted by `decided`.
+    /// Returns the end of validity of a lock whose keys live for `ttl`. The lock was asked for at
+    /// `started` (*before* the first byte was sent) and granted by `decided`.
     ///
-    /// A node's key starts to live at the earliest when the request was sent, so counting from there
-    /// allows for every delay on the way, the caller's own pauses included.
+    /// A node's key starts to live no earlier than the request was sent. Counting from there allows
+    /// for every delay on the way, the caller's own pauses included.
     pub(crate) fn valid_until(self, started: Time, decided: Time, ttl: Duration) -> Time {
         let Self { clock_tolerance } = self;
         let from = started.if_off(Mechanism::Elapsed, decided);
@@ -45,7 +46,7 @@ impl Allowance {
         from.after(ttl.saturating_sub(drift).saturating_sub(steps))
     }
 
-    /// The shortest TTL whose validity lasts for `needed`, in the whole milliseconds in which Redis
+    /// Returns the shortest TTL whose validity lasts for `needed`, in whole milliseconds, as Redis
     /// counts.
     pub(crate) fn ttl_lasting(self, needed: Duration) -> Duration {
         // drift() takes a hundredth of the TTL, and 2 ms.

@@ -1,4 +1,4 @@
-//! The requests to the holders of a lock to give it up, as far as nodes have told of them.
+//! The requests to the holders of a lock to release it, as far as nodes have reported them.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -6,38 +6,38 @@ use std::time::Duration;
 
 use super::super::base::Time;
 
-/// A node that did not answer is read again after this time.
+/// Time after which a node that did not answer is read again.
 const READ_AGAIN: Duration = Duration::from_secs(1);
 
-/// The most requests that are remembered as told. A node keeps one for each name of the lock.
+/// The largest number of requests that are remembered as told. A node keeps one for each name of the lock.
 const MOST_TOLD: usize = 64;
 
-/// A request, as a node keeps it.
+/// A request as a node keeps it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ReadRequest {
-    /// Two requests never have the same.
+    /// The id of the request, different for each.
     pub(crate) id: String,
     pub(crate) reason: String,
 }
 
-/// The state of one lock whose holders want to be told.
+/// The requests to release one lock whose holders listen for them.
 ///
-/// A node keeps the last request for each name. It is read when it tells that there is one, when a message may have been missed, and
-/// along with each renewal.
+/// A node keeps the last request for each name. It is read when it reports a new request, when a message may have been
+/// missed, and along with each renewal.
 #[derive(Debug)]
 pub(super) struct Asks {
-    /// The requests that the holders were told; the last one is the latest.
+    /// The requests that the holders were told, the latest one last.
     told: VecDeque<ReadRequest>,
     nodes: Vec<AskedNode>,
 }
 
 #[derive(Clone, Debug, Default)]
 struct AskedNode {
-    /// The end of the time for which a read is on its way.
+    /// End of the time for which a read is under way.
     reads_until: Option<Time>,
-    /// There was a further sign since it was sent.
+    /// True if a further sign of a request came after the read was sent.
     again: bool,
-    /// The last read was not answered, and is due again then.
+    /// Time at which a read is due again, since the last one was not answered.
     due_at: Option<Time>,
 }
 
@@ -46,8 +46,8 @@ impl Asks {
         Self { told: VecDeque::new(), nodes: vec![AskedNode::default(); nodes] }
     }
 
-    /// There may be a request at that node. Returns whether to read it now, which is answered until `until`; otherwise
-    /// a read is on its way, and a further one may follow it.
+    /// There may be a request at that node. Returns true if the node is to be read now, which takes until `until` at
+    /// most. Otherwise a read is under way, and a further one may follow it.
     pub(super) fn handle_sign(&mut self, node: usize, now: Time, until: Time) -> bool {
         let read = &mut self.nodes[node];
         let is_under_way = read.reads_until.is_some_and(|until| now < until);
@@ -58,8 +58,8 @@ impl Asks {
         !is_under_way
     }
 
-    /// The node has answered that it keeps these. Returns the ones that the holders are to be told, and whether to read the node once
-    /// more.
+    /// The node has answered with the requests that it keeps. Returns those that the holders are to be told, and true
+    /// if the node is to be read once more.
     pub(super) fn handle_read(
         &mut self,
         node: usize,
@@ -85,12 +85,12 @@ impl Asks {
             AskedNode { due_at: Some(now.after(READ_AGAIN)), ..AskedNode::default() };
     }
 
-    /// Returns when a node is to be read that did not answer.
+    /// Returns the earliest time at which a node that did not answer is due.
     pub(super) fn look_at(&self) -> Option<Time> {
         self.nodes.iter().filter_map(|node| node.due_at).min()
     }
 
-    /// Returns the nodes that are due by then.
+    /// Returns the nodes that are due by `now`.
     pub(super) fn due(&self, now: Time) -> Vec<usize> {
         let is_due = |node: &usize| self.nodes[*node].due_at.is_some_and(|at| at <= now);
         (0..self.nodes.len()).filter(is_due).collect()

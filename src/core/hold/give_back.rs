@@ -1,4 +1,4 @@
-//! How a holder gives a lock back, and how a lost lock is cleared away: one step after the other.
+//! Giving a lock back by a holder, and clearing away a lost lock: one step after the other.
 
 use std::time::Duration;
 
@@ -6,8 +6,8 @@ use super::super::base::{Basis, HoldClass, Mechanism, Rule, Time};
 use super::super::vote::{Attempt, Extension, Kept, ReleaseResult, Shared};
 use super::{Ended, EndedBy, Ending, HeldLock, LossReason, Terms};
 
-/// What is left to do at the end of a holder's time with a lock. The driver takes a step, carries it out without any
-/// mutex, and tells what came of it where the step says so.
+/// The steps at the end of a holder's hold. The driver takes a step, carries it out without any mutex, and hands in
+/// its result if the step says so.
 ///
 /// ```text
 /// by a holder: HandOver -> handed over ---> LookAtLease -> TellGivenBack
@@ -19,29 +19,29 @@ use super::{Ended, EndedBy, Ending, HeldLock, LossReason, Terms};
 #[derive(Debug)]
 pub(crate) struct GiveBack {
     by: EndedBy,
-    /// The holder waits until a majority is certainly without the keys.
+    /// True if the holder waits until a majority is certainly without the keys.
     waits: bool,
     stage: GiveBackStage,
-    /// To be sent after the holders were told.
+    /// The releases that are sent after the holders were told.
     releases: Option<Releases>,
-    /// The verdict on the release is still to be waited for, and no longer than that.
+    /// Time limit for the verdict on the release, while that verdict is still to be awaited.
     verdict_within: Option<Duration>,
     given_back: GivenBack,
-    /// The loss was told to a holder, and to none before.
+    /// True if the loss was told to a holder, and to none before.
     is_first: bool,
-    /// A holder was told that somebody asks for the lock.
+    /// True if a holder was told of a request to release the lock.
     is_asked_for: bool,
 }
 
-/// What the driver does next.
+/// The next step of the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum GiveBackStep {
-    /// Hand the lease to the next waiter of this process, and say whether there was one:
+    /// Hand the lease to the next waiter of this process, and report whether there was one:
     /// [`GiveBack::handle_handed_over`].
     HandOver,
     /// Take the lock's mutex and call [`GiveBack::leave`].
     Leave,
-    /// Have the lease looked at again. The next holder may hold it for less long.
+    /// Have the timer check the lease again. The next holder may hold it for a shorter time.
     LookAtLease,
     /// Close the attempt and send the releases.
     SendReleases(Releases),
@@ -51,9 +51,9 @@ pub(crate) enum GiveBackStep {
     TellQueue { lost: bool },
     /// Tell the local queue that the lock has been downgraded.
     TellDowngrade,
-    /// Wait for the verdict on the release, for that long at most, and hand it to [`GiveBack::handle_released`].
+    /// Wait for the verdict on the release, for that time at most, and hand it to [`GiveBack::handle_released`].
     AwaitRelease(Duration),
-    /// Tell the holder that leaves, or all holders if none leaves, that the lock is lost. Say whether anybody was told
+    /// Tell the holder that leaves, or all holders if none leaves, that the lock is lost. Report whether anybody was told
     /// just now, and nobody before: [`GiveBack::handle_told`].
     TellLoss(LossReason),
     /// Tell the holder that there will be no message about a loss.
@@ -69,16 +69,16 @@ pub(crate) enum GiveBackStep {
 pub(crate) struct Releases {
     /// The longest time that one of the keys can live on.
     pub(crate) longest_ttl: Duration,
-    /// How the nodes keep the lock, although its holder has given it back: see `min_hold`.
+    /// The terms on which the nodes keep the lock, although its holder has given it back: see `min_hold`.
     pub(crate) kept: Option<Kept>,
-    /// How the lock was held.
+    /// The class of the hold.
     pub(crate) class: HoldClass,
     pub(crate) answers: Answers,
 }
 
 impl Releases {
-    /// Of an attempt that failed, or of a grant that nobody takes. Nothing of that is kept: the keys of several such
-    /// attempts would be in everybody's way.
+    /// The releases of a failed attempt, or of a grant that nobody takes. The nodes keep nothing of it: the keys of
+    /// several such attempts would block everybody.
     pub(crate) fn of_nobody(class: HoldClass, terms: Terms, now: Time) -> Self {
         let min_hold = None.if_off(Mechanism::OnlyHeldLocksAreKept, terms.min_hold);
         let kept = min_hold.map(|min_hold| {
@@ -89,18 +89,19 @@ impl Releases {
     }
 }
 
-/// What the answers to the releases are good for.
+/// The use of the answers to the releases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answers {
-    /// For nothing.
+    /// No use.
     Unheard,
-    /// They tell how many others wait for the lock.
+    /// They tell the number of others that wait for the lock.
     OfOthers,
-    /// They do so, and are counted: see [`Release`](super::super::vote::Release). The nodes that need no clean-up are asked, too.
+    /// They tell that number, and are counted: see [`Release`](super::super::vote::Release). The nodes that need no
+    /// clean-up are asked, too.
     Counted(Basis),
 }
 
-/// What came of it.
+/// The result of giving a lock back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum GivenBack {
     /// The lock is given back, handed over, or held by others; or it had ended before.
@@ -114,7 +115,7 @@ pub(crate) enum GivenBack {
 }
 
 impl GivenBack {
-    /// Returns why the lock was lost, if it was.
+    /// Returns the reason for which the lock was lost, if it was.
     pub(crate) const fn loss(self) -> Option<LossReason> {
         match self {
             Self::Lost(reason) => Some(reason),
@@ -161,11 +162,13 @@ impl GiveBack {
         Self { by, waits, stage, releases, verdict_within, given_back, is_first, is_asked_for }
     }
 
-    /// Returns what the driver does next. The answer changes with each call, and with what the driver hands in.
+    /// Returns the next step of the driver. The answer changes with each call, and with the results that the driver
+    /// hands in.
     pub(crate) fn poll(&mut self) -> GiveBackStep {
         let (step, next) = match self.stage {
             GiveBackStage::HandingOver => (GiveBackStep::HandOver, self.stage),
-            // Before the holder is told: what its callbacks own may do anything when it is dropped.
+            // The lease comes before the holder: the holder's callbacks own objects, and dropping these may run any
+            // code.
             GiveBackStage::HandedOver => (GiveBackStep::LookAtLease, GiveBackStage::Telling),
             // The timer tells the nodes.
             GiveBackStage::Downgraded => (GiveBackStep::TellDowngrade, GiveBackStage::HandedOver),
@@ -179,11 +182,13 @@ impl GiveBack {
                 };
                 (GiveBackStep::SendReleases(releases), next)
             }
-            // Before the next caller of this process is woken: it leaves the lock to them for a moment.
+            // The queue hears of the others before it wakes the next caller of this process: it leaves the lock to
+            // them for a moment.
             GiveBackStage::TellingOfOthers => {
                 (GiveBackStep::TellOfOthers, GiveBackStage::TellingQueue)
             }
-            // Behind the releases: the next caller asks the same nodes over the same connections.
+            // The queue hears of it after the releases: the next caller asks the same nodes over the same
+            // connections.
             GiveBackStage::TellingQueue => {
                 let lost = self.given_back.loss().is_some();
                 (GiveBackStep::TellQueue { lost }, self.behind_the_queue())
@@ -193,7 +198,7 @@ impl GiveBack {
                 Some(reason) => (GiveBackStep::TellLoss(reason), self.stage),
                 None => (GiveBackStep::TellGivenBack, self.behind_telling()),
             },
-            // Last, for a subscriber of the event may panic.
+            // The report comes last, since a subscriber of the event may panic.
             GiveBackStage::Reporting => match self.given_back.loss().filter(|_| self.is_first) {
                 Some(reason) => (GiveBackStep::ReportLoss(reason), GiveBackStage::Done),
                 None => (GiveBackStep::Done(self.given_back), GiveBackStage::Done),
@@ -204,14 +209,14 @@ impl GiveBack {
         step
     }
 
-    /// A waiter of this process has got the lease, or none has.
+    /// Notes whether a waiter of this process has got the lease.
     pub(crate) fn handle_handed_over(&mut self, is_handed_over: bool) {
         self.stage =
             if is_handed_over { GiveBackStage::HandedOver } else { GiveBackStage::Leaving };
     }
 
-    /// Has the holder leave `held`, or ends it after the loss. Returns what came of that: after [`Ended::Now`] no renewal
-    /// is due any more.
+    /// Has the holder leave `held`, or ends `held` after the loss. Returns the result: after [`Ended::Now`], no
+    /// renewal is due any more.
     pub(crate) fn leave<A: Shared<Attempt>, E: Shared<Extension>>(
         &mut self,
         held: &mut HeldLock<A, E>,
@@ -235,8 +240,8 @@ impl GiveBack {
             (Ended::Now(Ending { lost, .. }), _) => (lost, releases(Answers::OfOthers)),
             (Ended::OthersHold { lost, .. }, _) => (lost, None),
             (Ended::Before, EndedBy::Loss) => (None, None),
-            // Another thread has seen the loss. It may have much to tell before it sends the releases. They are on
-            // their way when `unlock` returns, for the process may end then.
+            // Another thread has seen the loss, and may have much to tell before it sends the releases. The releases
+            // must be under way when `unlock` returns, since the process may end then.
             (Ended::Before, EndedBy::Holder(_)) => {
                 let lost = held.loss(now);
                 (lost, lost.filter(|_| self.waits).and_then(|_| releases(Answers::OfOthers)))
@@ -249,14 +254,14 @@ impl GiveBack {
                 GiveBackStage::Downgraded
             }
             (Some(releases), EndedBy::Holder(_)) => GiveBackStage::SendingReleases(releases),
-            // The holders come first, for they still work.
+            // The holders are told first, since they still work.
             (Some(_), EndedBy::Loss) | (None, _) => GiveBackStage::Telling,
         };
         self.releases = releases.filter(|_| self.by == EndedBy::Loss);
         ended
     }
 
-    /// The verdict on the release is there, or its time is over.
+    /// The verdict on the release is reached, or its time is over.
     pub(crate) fn handle_released(&mut self, result: ReleaseResult) {
         self.verdict_within = None;
         self.given_back = match result {
@@ -267,7 +272,7 @@ impl GiveBack {
         self.stage = GiveBackStage::Telling;
     }
 
-    /// The loss was told to a holder, and to none before; or not.
+    /// Notes whether the loss was told to a holder, and to none before.
     pub(crate) fn handle_told(&mut self, is_first: bool) {
         self.is_first = is_first;
         self.stage = self.behind_telling();
@@ -276,7 +281,7 @@ impl GiveBack {
     fn behind_the_queue(&self) -> GiveBackStage {
         let verdict_within = self.verdict_within.if_off(Mechanism::NoticesAwaitTheVerdict, None);
         match (verdict_within, self.by) {
-            // The holder could not be told of the loss that the verdict may show, once it was told that there is none.
+            // Once the holder was told that there is no loss, it could not be told of a loss that the verdict shows.
             (Some(within), _) => GiveBackStage::Awaiting(within),
             (_, EndedBy::Holder(_)) => GiveBackStage::Telling,
             (_, EndedBy::Loss) => GiveBackStage::Reporting,

@@ -1,8 +1,8 @@
 //! One lock that the nodes have granted, until it is given back or lost.
 //!
 //! [`HeldLock`] is the state that all threads share: the lease, its present holders, and the rounds of extension that
-//! nodes have not answered. [`Prolong`](super::Prolong) is one renewal, or one call of `extend`. Both decide, and a driver carries
-//! out.
+//! nodes have not answered. [`Prolong`](super::Prolong) is one renewal, or one call of `extend`. Both decide, and a driver
+//! carries out their decisions.
 //!
 //! ```text
 //! granted -> Held --- due: Renewal -> Prolong ---> Held, or lost
@@ -24,62 +24,63 @@ use super::asks::Asks;
 use super::risk::Risk;
 use super::{Lease, LossReason, Next, ReadRequest, RiskNews, RiskReason, Rounds, Schedule, Terms};
 
-/// Sequence numbers of hand-overs are smaller.
+/// Lower bound of the numbers of re-entries. Sequence numbers of hand-overs are smaller.
 const FIRST_REENTRY: u64 = 1 << 32;
 
-/// A lock that the nodes have granted. `A` and `E` are what the driver shares with the threads that hear the nodes'
+/// A lock that the nodes have granted. `A` and `E` are shared by the driver and the threads that receive the nodes'
 /// answers: the attempt that won the lock, and a round of extension.
 ///
-/// The driver keeps it under one mutex. It holds that mutex while it sends a round, while the lock is handed over or
-/// joined, and while it is ended.
+/// The driver keeps the lock under one mutex. It holds that mutex while it sends a round, while the lock is handed over
+/// or joined, and while the lock is ended.
 #[derive(Debug)]
 pub(crate) struct HeldLock<A, E> {
     pub(super) attempt: A,
     pub(super) lease: Lease,
     pub(super) rounds: Rounds<E>,
-    /// What the nodes have granted.
+    /// The class of the hold that the nodes have granted.
     granted: HoldClass,
-    /// The sequence numbers of the present holders, and how each of them holds the lock. The holder that got the lock from
-    /// the nodes has 0, and each one to whom the lease was handed, or who joined it, has the next number. An exclusive lock
-    /// is held by one thread at a time, which is several holders if it has taken the lock again, some of them to share it.
+    /// The sequence numbers of the present holders, and the class of each hold. The holder that got the lock from the
+    /// nodes has 0. Each later holder, by hand-over or by joining, has the next number. One thread at a time holds an
+    /// exclusive lock. That thread counts as several holders if it has taken the lock again, some of them shared.
     holders: BTreeMap<u64, HoldClass>,
-    /// Since the lock was granted as an exclusive one, its last exclusive holder has left it, or has downgraded it. From then
-    /// on it is shared.
+    /// True once the last exclusive holder of a lock that was granted as exclusive has left or downgraded it. From then
+    /// on the lock is shared.
     downgraded: bool,
-    /// When the nodes are to be told of that, if they are.
+    /// Time at which the nodes are to be told of the downgrade, if they are.
     tell_at: Option<Time>,
-    /// How often threads have taken the lock again. These holds have numbers of their own, for they are no hand-overs.
+    /// Number of times that threads have taken the lock again. These holds have numbers of their own, since they are no
+    /// hand-overs.
     reentries: u64,
-    /// Some holder was told that the lock is lost, so that the event was reported, or is about to be.
+    /// True if some holder was told that the lock is lost, so that the event was reported, or is about to be.
     loss_told: bool,
     pub(super) risk: Risk,
-    /// The requests to release it; `None`: no holder wants to be told.
+    /// The requests to release the lock; `None`: no holder listens for them.
     asks: Option<Box<Asks>>,
-    /// A renewal was taken up, and is not over.
+    /// True if the driver has taken up a renewal that is not over.
     is_taken_up: bool,
-    /// The round that decides, while its verdict is waited for.
+    /// The round that decides, until its verdict is reached.
     pub(super) open_round: Option<E>,
     pub(super) nodes: usize,
     pub(super) node_timeout: Duration,
 }
 
-/// What is to be done about a lock that is held.
+/// The next thing to do about a held lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Due {
-    /// Nothing any more: it has ended.
+    /// Nothing any more: the lock has ended.
     Nothing,
-    /// One renewal: see [`Prolong::renewal`](super::Prolong::renewal). Then look again.
+    /// One renewal: see [`Prolong::renewal`](super::Prolong::renewal). Then ask again.
     Renewal,
-    /// A renewal then. Look again at that time, or when the lease has changed.
+    /// A renewal at that time. Ask again then, or when the lease has changed.
     RenewalAt(Time),
-    /// Look again then: it ends.
+    /// The end of the lock at that time. Ask again then.
     EndAt(Time),
-    /// It is lost: see [`GiveBack::lost`](super::GiveBack::lost).
+    /// The lock is lost: see [`GiveBack::lost`](super::GiveBack::lost).
     Loss,
 }
 
 impl Due {
-    /// Returns when the lock is to be looked at, which is `now` if something is due; `None`: never again.
+    /// Returns the time at which the lock must be checked, which is `now` if something is due; `None`: never again.
     pub(crate) const fn look_at(self, now: Time) -> Option<Time> {
         match self {
             Self::Nothing => None,
@@ -89,7 +90,7 @@ impl Due {
     }
 }
 
-/// Why a lock ends.
+/// The reason for which a lock ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EndedBy {
     /// The holder with that sequence number gives it back.
@@ -98,30 +99,30 @@ pub(crate) enum EndedBy {
     Loss,
 }
 
-/// What came of a holder's leaving, or of a loss.
+/// The result of a holder's leaving, or of a loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
-    /// Nothing: the lock had ended before, or is not that holder's any more.
+    /// Nothing: the lock had ended before, or that holder does not hold it any more.
     Before,
-    /// The holder has left, and others hold the lock. Why it is `lost`, if it is: then they are still to be told. Whether it
-    /// is `downgraded` by that.
+    /// The holder has left, and others hold the lock. `lost`: the reason for the loss, if the lock is lost and its
+    /// holders must still be told. `downgraded`: the lock is downgraded by that.
     OthersHold { lost: Option<LossReason>, downgraded: bool },
     /// The lock has ended, and its releases are due.
     Now(Ending),
 }
 
-/// What is known of a lock that has just ended.
+/// The state of a lock that has just ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ending {
-    /// Why it was lost, if it was. Then nobody waits for its releases.
+    /// The reason for its loss, if it was lost. Then nobody waits for its releases.
     pub(crate) lost: Option<LossReason>,
-    /// What it rested on, and so the release.
+    /// The nodes that the lock rested on; its release rests on the same.
     pub(crate) basis: Basis,
     /// The longest time that one of its keys can live on.
     pub(crate) longest_ttl: Duration,
-    /// How the nodes keep it all the same.
+    /// The terms on which the nodes keep the lock despite its release.
     pub(crate) kept: Option<Kept>,
-    /// How it was held at the end.
+    /// The class of the hold at the end.
     pub(crate) class: HoldClass,
 }
 
@@ -158,12 +159,12 @@ impl<A: Shared<Attempt>, E: Shared<Extension>> HeldLock<A, E> {
         }
     }
 
-    /// This machine was suspended since the lock was asked for, so nobody knows what is left of its validity.
+    /// This machine was suspended after the lock was asked for, so the rest of its validity is unknown.
     pub(crate) fn handle_suspended(&mut self) {
         self.lease.suspended();
     }
 
-    /// Returns what is to be done about the lock. The answer changes with time, with each round of extension, with a
+    /// Returns the next thing to do about the lock. The answer changes with time, with each round of extension, with a
     /// hand-over, with a downgrade, with a suspension, and with the end.
     pub(crate) fn due(&mut self, now: Time) -> Due {
         if self.has_ended() {
@@ -182,8 +183,8 @@ impl<A: Shared<Attempt>, E: Shared<Extension>> HeldLock<A, E> {
         }
     }
 
-    /// The driver's timer has come to this lock. Returns what it does now. A renewal that it is to make is not due again before
-    /// [`renewal_is_over`](Self::renewal_is_over); until then the end of the lock is what is due.
+    /// Returns what the driver's timer does now about this lock. A renewal that it takes up is not due again before
+    /// [`renewal_is_over`](Self::renewal_is_over); until then only the end of the lock can be due.
     pub(crate) fn take_up(&mut self, now: Time) -> Due {
         let due = self.due_beside_renewal(now);
         self.is_taken_up |= due == Due::Renewal;
@@ -195,9 +196,9 @@ impl<A: Shared<Attempt>, E: Shared<Extension>> HeldLock<A, E> {
         self.is_taken_up = false;
     }
 
-    /// Returns when the timer is to look at the lock: `now` if something is due; `None`: never again. The answer changes as
-    /// that of [`due`](Self::due) does, with [`take_up`](Self::take_up), with [`poll_risk`](Self::poll_risk), and with each node that is
-    /// read for requests.
+    /// Returns the time at which the timer must check the lock: `now` if something is due; `None`: never again. The
+    /// answer changes as that of [`due`](Self::due) does, with [`take_up`](Self::take_up), with
+    /// [`poll_risk`](Self::poll_risk), and with each node that is read for requests.
     pub(crate) fn look_at(&mut self, now: Time) -> Option<Time> {
         let look_at = self.due_beside_renewal(now).look_at(now)?;
         let asks_at = self.asks.as_ref().and_then(|asks| asks.look_at());
@@ -212,13 +213,13 @@ impl<A: Shared<Attempt>, E: Shared<Extension>> HeldLock<A, E> {
         }
     }
 
-    /// Returns when the holders are to be warned that the lock may be lost, if nothing is confirmed before; `None`: they are
-    /// warned, or never are.
+    /// Returns the time at which the holders must be warned that the lock may be lost, if nothing is confirmed before;
+    /// `None`: they are warned already, or never are.
     pub(crate) fn warn_at(&self) -> Option<Time> {
         self.at_risk_from().filter(|_| !self.risk.is_warned())
     }
 
-    /// `None` for a lock that is not renewed, or whose end is the agreed one.
+    /// `None` for a lock that is not renewed, or whose validity ends at the agreed `max_hold`.
     fn at_risk_from(&self) -> Option<Time> {
         let can_be = self.lease.is_renewed() && !self.lease.ends_by_max_hold();
         let (margin, valid_until) = (self.lease.risk_margin(), self.lease.valid_until());
@@ -226,8 +227,8 @@ impl<A: Shared<Attempt>, E: Shared<Extension>> HeldLock<A, E> {
         from.if_off(Mechanism::HoldersAreWarned, None)
     }
 
-    /// Returns what the holders are to be told of the risk now. The answer changes with time, with the end of each renewal or
-    /// extension, and with each call: everything is told once.
+    /// Returns the message about the risk that the holders must be told now. The answer changes with time, with the end
+    /// of each renewal or extension, and with each call: each message is returned once.
     pub(crate) fn poll_risk(&mut self, now: Time) -> Option<RiskNews> {
         if self.has_ended() || self.lease.loss(now).is_some() {
             return None;
@@ -247,7 +248,7 @@ impl<A: Shared<Attempt>, E: Shared<Extension>> HeldLock<A, E> {
         }
     }
 
-    /// Returns the warning that a further holder is to be told, if the present ones are warned.
+    /// Returns the warning for a further holder, if the present ones are warned.
     pub(crate) fn risk_now(&self, now: Time) -> Option<RiskNews> {
         let reason = match (&self.open_round, self.risk.has_failed()) {
             (_, true) => RiskReason::NotConfirmed,
@@ -258,8 +259,8 @@ impl<A: Shared<Attempt>, E: Shared<Extension>> HeldLock<A, E> {
         self.risk.is_warned().then_some(RiskNews::AtRisk { reason, remaining })
     }
 
-    /// A holder wants to be told of requests to release the lock. Returns whether none did before: then the nodes are to be listened
-    /// to, and read.
+    /// A holder listens for requests to release the lock. Returns true if none did before: then the driver must listen to
+    /// the nodes, and read them.
     pub(crate) fn hear_asks(&mut self) -> bool {
         let is_first = self.asks.is_none() && !self.has_ended();
         if is_first {
@@ -268,21 +269,21 @@ impl<A: Shared<Attempt>, E: Shared<Extension>> HeldLock<A, E> {
         is_first
     }
 
-    /// Returns whether some holder wants to be told of requests to release the lock.
+    /// Returns true if some holder listens for requests to release the lock.
     pub(crate) const fn hears_asks(&self) -> bool {
         self.asks.is_some()
     }
 
-    /// A request to release the lock may be at that node. Returns until when to read it now; `None`: a read is on its way, and
-    /// the node is read once more if there is reason to.
+    /// A request to release the lock may be at that node. Returns the time limit for reading it now; `None`: a read is
+    /// under way, and the node is read once more if needed.
     pub(crate) fn handle_sign_of_ask(&mut self, node: usize, now: Time) -> Option<Time> {
         let (until, has_ended) = (now.after(self.node_timeout), self.has_ended());
         let asks = self.asks.as_mut().filter(|_| !has_ended)?;
         asks.handle_sign(node, now, until).then_some(until)
     }
 
-    /// The node was read, and keeps these requests to release the lock. Returns the ones that the holders are to be told, and whether
-    /// to read the node once more.
+    /// The node was read, and keeps these requests to release the lock. Returns those that the holders must be told, and
+    /// true if the node is to be read once more.
     pub(crate) fn handle_ask_read(
         &mut self,
         node: usize,
@@ -301,17 +302,17 @@ impl<A: Shared<Attempt>, E: Shared<Extension>> HeldLock<A, E> {
         }
     }
 
-    /// Returns the nodes that are to be read again by then, since they did not answer.
+    /// Returns the nodes that must be read again by `now`, since they did not answer.
     pub(crate) fn asks_due(&self, now: Time) -> Vec<usize> {
         self.asks.as_ref().map_or_else(Vec::new, |asks| asks.due(now))
     }
 
-    /// Returns the request to release the lock that a further holder is to be told as well.
+    /// Returns the request to release the lock that a further holder must be told as well.
     pub(crate) fn asked(&self) -> Option<&ReadRequest> {
         self.asks.as_ref()?.told()
     }
 
-    /// Returns the round whose verdict is waited for.
+    /// Returns the round that decides, until its verdict is reached.
     pub(crate) fn open_round(&self) -> Option<&E> {
         self.open_round.as_ref()
     }
@@ -330,40 +331,40 @@ impl<A: Shared<Attempt>, E: Shared<Extension>> HeldLock<A, E> {
         self.lease.ends_by_max_hold()
     }
 
-    /// Returns how the lock is held now.
+    /// Returns the class of the hold as it is now.
     pub(crate) fn class(&self) -> HoldClass {
         if self.downgraded { HoldClass::Shared } else { self.granted }
     }
 
-    /// Returns until when the lock is certainly ours, as far as is known now; `None` if it is not.
+    /// Returns the time until which the lock is certainly ours, as far as is known now; `None` if it is not.
     pub(crate) fn held_until(&self, now: Time) -> Option<Time> {
         let left = self.lease.remaining(now);
         (!left.is_zero() && !self.has_ended()).then(|| now.after(left))
     }
 
-    /// Returns until when the callers in the queue from which the lock was won need not ask the nodes for one like it, as far
-    /// as is known now; `None` if they should.
+    /// Returns the time until which the callers in the lock's queue need not ask the nodes for a lock like it, as far as
+    /// is known now; `None` if they should ask.
     pub(crate) fn in_queue_until(&self, now: Time) -> Option<Time> {
         self.held_until(now).filter(|_| !self.downgraded)
     }
 
-    /// Returns the end of validity, as it is now, or was.
+    /// Returns the end of validity as it is now, or was.
     pub(crate) fn valid_until(&self) -> Time {
         self.lease.valid_until()
     }
 
-    /// Returns why the lock is not ours any more, if that is so.
+    /// Returns the reason for which the lock is not ours any more, if it is not.
     pub(crate) fn loss(&mut self, now: Time) -> Option<LossReason> {
         self.lease.loss(now)
     }
 
-    /// A holder was told just now that the lock is lost. Returns whether none was told before: there is one event for each
-    /// lock.
+    /// A holder was told just now that the lock is lost. Returns true if none was told before: there is one event for
+    /// each lock.
     pub(crate) fn handle_loss_told(&mut self) -> bool {
         !std::mem::replace(&mut self.loss_told, true)
     }
 
-    /// Returns what the lock rests on.
+    /// Returns the nodes that the lock rests on.
     pub(crate) fn basis(&self) -> Basis {
         self.lease.basis()
     }
@@ -373,14 +374,13 @@ impl<A: Shared<Attempt>, E: Shared<Extension>> HeldLock<A, E> {
         self.lease.longest_ttl()
     }
 
-    /// Returns whether the lock has been given back, or was lost.
+    /// Returns true if the lock has been given back, or was lost.
     pub(crate) fn has_ended(&self) -> bool {
         self.rounds.ended()
     }
 
-    /// The holder with the sequence number `from` gives the lock back, and `choose` picks a waiter of this process to
-    /// whom the lease passes, with the next sequence number. Returns that waiter and its number; `None`: the lock is
-    /// not handed to anybody.
+    /// The holder with the sequence number `from` gives the lock back. `choose` picks a waiter of this process that gets
+    /// the lease, with the next sequence number. Returns that waiter and its number; `None`: the lock is not handed over.
     pub(crate) fn hand_over<W>(
         &mut self,
         from: u64,
@@ -396,13 +396,14 @@ impl<A: Shared<Attempt>, E: Shared<Extension>> HeldLock<A, E> {
         Some((waiter, sequence))
     }
 
-    /// Returns true if the lock is left to other processes when its present holders give it back: one of them was asked for it.
+    /// Returns true if the lock goes to other processes when its present holders give it back, since one of them was
+    /// asked for it.
     pub(super) fn goes_to_others(&self) -> bool {
         self.asked().is_some().if_off(Mechanism::AskedLocksGoToOthers, false)
     }
 
-    /// A caller of this process wants the lock on `terms`, beside its present holders. Returns whether it is one of them
-    /// from now on, with that sequence number.
+    /// A caller of this process wants to hold the lock on `terms`, together with its present holders. Returns true if the
+    /// caller is one of them from now on, with that sequence number.
     pub(crate) fn join(&mut self, terms: Terms, sequence: u64, now: Time) -> bool {
         let can_be_joined = self.lease.can_be_joined(terms, now) && !self.goes_to_others();
         let joins = !self.has_ended() && can_be_joined;
@@ -413,7 +414,7 @@ impl<A: Shared<Attempt>, E: Shared<Extension>> HeldLock<A, E> {
     }
 
     /// The thread of a present holder takes the lock again, for a hold of that class. Returns the number of this further
-    /// hold, or why the lock is lost. The lease stays as it is, on the terms on which it was taken first.
+    /// hold, or the reason for which the lock is lost. The lease keeps the terms on which it was taken first.
     pub(crate) fn reenter(&mut self, class: HoldClass, now: Time) -> Result<u64, LossReason> {
         let lost = self.lease.loss(now).if_off(Mechanism::LostLocksAreNotTakenAgain, None);
         if let Some(reason) = lost {
@@ -425,10 +426,10 @@ impl<A: Shared<Attempt>, E: Shared<Extension>> HeldLock<A, E> {
         Ok(number)
     }
 
-    /// The holder with that sequence number shares the lock from now on. Returns whether all holders do so now, and none of
-    /// them did before: then a round of extension is due that tells the nodes.
+    /// The holder with that sequence number shares the lock from now on. Returns true if all holders do so now, and not
+    /// all of them did before: then a round of extension is due that tells the nodes.
     ///
-    /// No extension of the exclusive lock is sent any more. What was sent may still arrive.
+    /// No further extension of the exclusive lock is sent. Extensions that were sent before may still arrive.
     pub(crate) fn downgrade(&mut self, holder: u64, now: Time) -> bool {
         if let Some(class) = self.holders.get_mut(&holder) {
             *class = HoldClass::Shared;
@@ -436,7 +437,7 @@ impl<A: Shared<Attempt>, E: Shared<Extension>> HeldLock<A, E> {
         self.is_downgraded_now(now)
     }
 
-    /// The same, if the last exclusive holder has just left, or shares the lock now.
+    /// The same for the case that the last exclusive holder has just left, or shares the lock now.
     fn is_downgraded_now(&mut self, now: Time) -> bool {
         let exclusive = self.holders.values().any(|class| *class == HoldClass::Exclusive);
         if self.class() == HoldClass::Shared || exclusive || self.has_ended() {
@@ -454,13 +455,13 @@ impl<A: Shared<Attempt>, E: Shared<Extension>> HeldLock<A, E> {
         self.tell_at = Some(now.after(self.lease.retry_pause()));
     }
 
-    /// A round of extension is about to begin.
+    /// A round of extension is about to begin. Returns true if it tells the nodes of a downgrade.
     pub(super) fn telling(&mut self) -> bool {
         self.tell_at.take().is_some()
     }
 
-    /// A holder leaves the lock, or it is lost. It ends with its last holder, and a loss ends it for all: from then on no
-    /// extension is sent.
+    /// A holder leaves the lock, or the lock is lost. The lock ends with its last holder, and a loss ends it for all
+    /// holders. After the end, no extension is sent.
     pub(crate) fn end(&mut self, by: EndedBy, now: Time) -> Ended {
         if let EndedBy::Holder(holder) = by {
             if self.has_ended() || !self.holders.contains_key(&holder) {
@@ -478,13 +479,13 @@ impl<A: Shared<Attempt>, E: Shared<Extension>> HeldLock<A, E> {
         }
         let (basis, longest_ttl) = (self.lease.basis(), self.lease.longest_ttl());
         let lost = self.lease.loss(now);
-        // A lock that was lost may be somebody else's.
+        // Another owner may have a lock that was lost.
         let kept = self.lease.kept(now).filter(|_| lost.is_none());
         Ended::Now(Ending { lost, basis, longest_ttl, kept, class: self.class() })
     }
 
-    /// A holder is about to ask the nodes for `ttl` from `now` on, which would be valid until `until` at most. The only
-    /// holder that asks for less gets less at once. Other holders have not said that they need the lock for less long.
+    /// A holder is about to ask the nodes for `ttl` from `now` on, which would be valid until `until` at most. A sole
+    /// holder that asks for less gets less at once. Other holders have not agreed to a shorter time.
     pub(super) fn extending(&mut self, ttl: Duration, now: Time, until: Time) {
         let others = self.holders.len() > 1 && Mechanism::ExtensionsCutNoOther.is_on();
         let until = if others { until.max(self.lease.valid_until()) } else { until };
@@ -511,13 +512,13 @@ impl<A: Shared<Attempt>, E: Shared<Extension>> HeldLock<A, E> {
         }
     }
 
-    /// Returns whether so many nodes are known to be down, all but `up`, that no round can be confirmed. Such a round
-    /// would only have the others keep a key that is of no use any more.
+    /// Returns true if so many nodes are known to be down, all but `up`, that no round can be confirmed. Such a round
+    /// would only make the other nodes keep a useless key.
     pub(super) fn is_hopeless(&self, up: usize) -> bool {
         self.basis() == Basis::Majority && up < majority(self.nodes)
     }
 
-    /// A round in which the keys shall live for `ttl` from `now` on, if the longest hold needs that.
+    /// A round in which the keys shall live for `ttl` from `now` on, or for less if `max_hold` needs no more.
     pub(super) fn extension(&self, ttl: Duration, now: Time) -> Extension {
         let ttl = self.lease.ttl(ttl, now);
         let answer_by = now.after(self.node_timeout);

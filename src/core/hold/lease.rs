@@ -1,4 +1,4 @@
-//! What is known of a lock that was granted: until when it is ours, and when to renew it.
+//! The lease of a granted lock: the end of its validity, and the time of its next renewal.
 
 use std::fmt;
 use std::time::Duration;
@@ -6,26 +6,26 @@ use std::time::Duration;
 use super::super::base::{Allowance, Basis, Mechanism, Rule, Time};
 use super::super::vote::{Kept, Renewed};
 
-/// Why a lock was lost.
+/// The reason for which a lock was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LossReason {
-    /// Its validity ended, and no renewal was on its way: it is not renewed, or this process or its machine was too slow.
+    /// Its validity ended, and no renewal was under way: the lock is not renewed, or this process or its machine
+    /// was too slow.
     Expired,
     /// Its validity ended, because too few nodes confirmed its renewals in time.
     Unconfirmed,
-    /// A majority of the nodes has not got our key any more, before its time: somebody deleted it,
-    /// or the nodes lost their data.
+    /// Our key was gone from a majority of the nodes before its time: somebody deleted it, or the nodes lost their
+    /// data.
     KeysGone,
     /// It was held for as long as `max_hold` allows.
     MaxHold,
-    /// The clocks of most nodes advanced more than our own: this machine was suspended, as a virtual
-    /// machine does that is suspended, or those clocks were set. The time of the lock may be over, and
-    /// our own clock does not show it.
+    /// The clocks of most nodes advanced more than our own. Either this machine was suspended, as virtual machines
+    /// are, or those clocks were set. The time of the lock may be over, and our own clock does not show it.
     ClockStoodStill,
 }
 
-/// Half a sentence, for what comes behind "the lock is lost:".
+/// The second half of a sentence that begins with "the lock is lost:".
 impl fmt::Display for LossReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
@@ -40,33 +40,34 @@ impl fmt::Display for LossReason {
     }
 }
 
-/// What holding a lock was agreed to mean.
+/// The agreed terms on which a lock is held.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms {
     pub(crate) ttl: Duration,
-    /// Whether the lock is renewed while it is held.
+    /// True if the lock is renewed while it is held.
     pub(crate) renewed: bool,
-    /// The longest that it may be held in all.
+    /// The longest time for which it may be held in all.
     pub(crate) max_hold: Option<Duration>,
-    /// How long the nodes keep it at least, from the grant on, also if it is given back earlier.
+    /// The shortest time, from the grant on, for which the nodes keep the lock, even if it is given back earlier.
     pub(crate) min_hold: Option<Duration>,
-    /// What its validity is shortened by.
+    /// The time by which its validity is shortened.
     pub(crate) allowance: Allowance,
-    /// How long before its end the holder is warned; `None`: as renewals fail.
+    /// Time before the end of the lock at which the holder is warned; `None`: it depends on the failed renewals.
     pub(crate) risk_margin: Option<Duration>,
-    /// The lease is for one holder: it is neither handed over nor joined. A term of a leader is one hold.
+    /// True if the lease is for one holder: it is neither handed over nor joined. A term of a leader is one hold.
     pub(crate) one_holder: bool,
 }
 
 impl Terms {
-    /// These terms, with a TTL no longer than the longest hold needs: the key of a holder that crashed
-    /// is in nobody's way after that.
+    /// These terms, with a TTL no longer than the longest hold needs. So the key of a crashed holder blocks nobody
+    /// after that.
     pub(crate) fn ending_with_the_hold(self) -> Self {
         let needed = self.max_hold.map_or(Duration::MAX, |hold| self.allowance.ttl_lasting(hold));
         Self { ttl: self.ttl.min(needed), ..self }
     }
 
-    /// Whether callers on these terms and on `others` can hold one lease together: see [`Lease::can_be_joined`].
+    /// Returns true if callers on these terms and on `others` can hold one lease together: see
+    /// [`Lease::can_be_joined`].
     pub(crate) fn share_a_lease(self, others: Self) -> bool {
         let can = |terms: Self| {
             terms.renewed && terms.max_hold.or(terms.min_hold).is_none() && !terms.one_holder
@@ -76,17 +77,17 @@ impl Terms {
     }
 }
 
-/// When the renewals of a lock fall due, so that the nodes get many of them in one write.
+/// The times at which the renewals of a lock fall due, so that one write to a node carries many of them.
 ///
-/// Each lock is renewed somewhat earlier than it has to be, by a part of its own. So the renewals of locks that were taken
-/// at one instant spread over the time, and no other lock waits behind all of them. And they fall due at steps, so that
-/// renewals that are due within some milliseconds of each other are due at one time.
+/// Each lock is renewed somewhat earlier than necessary, by a part of its own. So the renewals of locks that were
+/// taken at one instant spread over time, and no other lock waits behind all of them. Renewals fall due at steps,
+/// so those that are due within some milliseconds of each other are made together.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Schedule {
-    /// Of the lock, in `0.0..1.0`: the part of a twelfth of the TTL by which it is renewed earlier.
+    /// The lock's part, in `0.0..1.0`, of a twelfth of the TTL by which it is renewed earlier.
     part: f64,
-    /// Of the client: by how much its steps are later than those of the clock. Clients that share a clock would else ask
-    /// the nodes at one time.
+    /// The client's delay of its steps relative to those of the clock. Without it, clients that share a clock would
+    /// ask the nodes at one time.
     phase: Duration,
 }
 
@@ -102,12 +103,12 @@ impl Schedule {
         Self::LONGEST_STEP.mul_f64(part.clamp(0.0, 1.0))
     }
 
-    /// How much earlier than it is due a lock with that TTL is renewed, each time.
+    /// Time by which a lock with that TTL is renewed earlier than it is due, at each renewal.
     fn jitter(&self, ttl: Duration) -> Duration {
         (ttl / 12).mul_f64(self.part)
     }
 
-    /// The last step that is not behind `due`.
+    /// The last step that is not later than `due`.
     fn step_before(&self, due: Time, ttl: Duration) -> Time {
         let since_a_step =
             due.since(Time::default().after(self.phase)).as_nanos() % step(ttl).as_nanos();
@@ -115,42 +116,42 @@ impl Schedule {
     }
 }
 
-/// The time between two steps: about a 256th of the TTL, and so a hundredth of the time between two renewals. It is a power
-/// of two in milliseconds, so that locks with different TTLs have steps in common.
+/// The time between two steps: about a 256th of the TTL, and so a hundredth of the time between two renewals. It is
+/// a power of two in milliseconds, so that locks with different TTLs have steps in common.
 fn step(ttl: Duration) -> Duration {
     let most = Schedule::LONGEST_STEP.as_millis();
     let whole = (ttl.as_millis() / 256).clamp(1, most);
     Duration::from_millis(1 << whole.ilog2())
 }
 
-/// What the last thing that was heard of the lock says.
+/// The state of a lease by its last news.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LeaseState {
     /// Granted, and not renewed yet.
     Held,
     /// A majority confirmed the last renewal.
     Renewed,
-    /// The last renewal was not confirmed. It may have happened all the same, which says nothing:
-    /// the validity stays what it was.
+    /// The last renewal was not confirmed. It may have happened, but that changes nothing: the validity stays as it
+    /// was.
     Unknown,
     Lost(LossReason),
 }
 
-/// What to do next about a lease, and when.
+/// The next thing to do about a lease, and its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// Renew it then.
+    /// Renew it at that time.
     Renew(Time),
-    /// Probe it then: it ends.
+    /// Check it at that time: it ends then.
     End(Time),
-    /// Nothing any more.
+    /// Nothing any more: it is lost.
     Over(LossReason),
 }
 
 /// The lease of a held lock.
 ///
-/// Only a majority that confirms *this* round moves the end of validity; a reply that did not come
-/// changes nothing. Once lost, it stays lost.
+/// Only a majority that confirms *this* round moves the end of validity. A reply that did not come changes nothing.
+/// Once lost, the lease stays lost.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lease {
     terms: Terms,
@@ -159,21 +160,21 @@ pub(crate) struct Lease {
     valid_until: Time,
     /// The end that `max_hold` sets.
     ends_at: Option<Time>,
-    /// Until when the nodes keep the lock, as `min_hold` says.
+    /// End of the time for which the nodes keep the lock because of `min_hold`.
     keep_until: Option<Time>,
     renew_at: Time,
     schedule: Schedule,
-    /// The longest time any of our keys was asked to live for.
+    /// The longest time for which any of our keys was asked to live.
     longest_ttl: Duration,
-    /// Until when any of them was asked to live.
+    /// The latest time until which any of our keys was asked to live.
     keys_until: Time,
-    /// The nodes were asked for a longer life, and the verdict is waited for.
+    /// True if the nodes were asked for a longer life of the keys, and the verdict is not reached.
     awaits_verdict: bool,
 }
 
 impl Lease {
-    /// A lock that was asked for at `started`, before the first byte was sent, and is valid until
-    /// then.
+    /// The lease of a lock that was asked for at `started`, before the first byte was sent, and is valid until
+    /// `valid_until`.
     pub(crate) fn new(
         terms: Terms,
         basis: Basis,
@@ -199,28 +200,28 @@ impl Lease {
         lease
     }
 
-    /// The nodes have granted the lock: the time for which they keep it at least begins.
+    /// The nodes have granted the lock. The time for which they keep it at least begins.
     pub(crate) fn granted(&mut self, now: Time) {
         self.keep_until = self.terms.min_hold.map(|min_hold| now.after(min_hold));
     }
 
-    /// The nodes are not to keep the lock once it is given back.
+    /// Cancels `min_hold`: the nodes are not to keep the lock once it is given back.
     pub(crate) fn waive_min_hold(&mut self) {
         self.keep_until = None;
     }
 
-    /// How the nodes keep a lock that is given back now; `None`: it is free at once.
+    /// The terms on which the nodes keep a lock that is given back now; `None`: it is free at once.
     pub(crate) fn kept(&self, now: Time) -> Option<Kept> {
         let until = self.keep_until.filter(|until| now < *until)?;
         Some(Kept { until, by: self.valid_until })
     }
 
-    /// Whether the last renewal was not confirmed.
+    /// Returns true if the last renewal was not confirmed.
     pub(crate) fn is_unknown(&self) -> bool {
         self.state == LeaseState::Unknown
     }
 
-    /// How much longer the lock is certainly ours; zero once it may be somebody else's.
+    /// The time for which the lock is still certainly ours; zero once another owner may have it.
     pub(crate) fn remaining(&self, now: Time) -> Duration {
         match self.state {
             LeaseState::Lost(_) => Duration::ZERO,
@@ -230,7 +231,8 @@ impl Lease {
         }
     }
 
-    /// Why the lock is not ours any more, if that is so. The clock decides, not the thread that asks first.
+    /// Returns the reason for which the lock is not ours any more, if it is not. The clock decides, not the thread
+    /// that asks first.
     pub(crate) fn loss(&mut self, now: Time) -> Option<LossReason> {
         if !matches!(self.state, LeaseState::Lost(_)) && self.remaining(now).is_zero() {
             let is_unconfirmed = self.awaits_verdict || self.state == LeaseState::Unknown;
@@ -253,26 +255,26 @@ impl Lease {
         self.ends_at.is_some_and(|ends_at| ends_at <= self.valid_until)
     }
 
-    /// This machine was suspended, so nobody knows what is left of the validity.
+    /// This machine was suspended, so the rest of the validity is unknown.
     pub(crate) fn suspended(&mut self) {
         if !matches!(self.state, LeaseState::Lost(_)) {
             self.state = LeaseState::Lost(LossReason::ClockStoodStill);
         }
     }
 
-    /// What the lock rests on.
+    /// The nodes that the lock rests on.
     pub(crate) const fn basis(&self) -> Basis {
         self.basis
     }
 
-    /// For how long a round asks that no holder asks for: the TTL that was agreed on, or what its keys have left, if the lock
+    /// The TTL of a round that no holder asks for: the agreed TTL, or the time that the keys have left, if the lock
     /// is not renewed.
     pub(crate) fn renewal_ttl(&self, now: Time) -> Duration {
         let left = self.keys_until.since(now).max(Duration::from_millis(1));
         if self.terms.renewed { self.terms.ttl } else { left }
     }
 
-    /// What its validity is shortened by.
+    /// The time by which its validity is shortened.
     pub(crate) const fn allowance(&self) -> Allowance {
         self.terms.allowance
     }
@@ -287,7 +289,7 @@ impl Lease {
         self.terms.ttl
     }
 
-    /// How long before the end its holder wants to be warned, if it has said so.
+    /// Time before the end at which the holder wants to be warned, if it has set one.
     pub(super) const fn risk_margin(&self) -> Option<Duration> {
         self.terms.risk_margin
     }
@@ -297,26 +299,26 @@ impl Lease {
         self.valid_until
     }
 
-    /// How long the keys shall live from `now` on, where `wanted` is asked for: no longer than the
-    /// longest hold needs.
+    /// Time for which the keys shall live from `now` on, if `wanted` is asked for: no longer than the longest hold
+    /// needs.
     pub(crate) fn ttl(&self, wanted: Duration, now: Time) -> Duration {
         self.ends_at.map_or(wanted, |ends_at| {
             wanted.min(self.terms.allowance.ttl_lasting(ends_at.since(now)))
         })
     }
 
-    /// Until when a node that lost the key may be given it again, if nobody else has taken it since:
-    /// while the lock is certainly ours.
+    /// End of the time for which a node that lost the key may set it again, if no other owner has taken it since:
+    /// the lock is certainly ours until then.
     pub(crate) fn repair_until(&self) -> Option<Time> {
         Some(self.valid_until).if_off(Mechanism::Repair, None)
     }
 
-    /// The longest that a key of ours can live on, counted from the last time one was set.
+    /// The longest time for which one of our keys can live on, counted from the last time one was set.
     pub(crate) const fn longest_ttl(&self) -> Duration {
         self.longest_ttl
     }
 
-    /// When to look at this lease again, and for what.
+    /// The next thing to do about this lease, and its time.
     pub(crate) fn next(&mut self, now: Time) -> Next {
         if let Some(reason) = self.loss(now) {
             return Next::Over(reason);
@@ -331,8 +333,8 @@ impl Lease {
 
     /// The caller asks for `ttl` from `now` on, which would be valid until `until` at most.
     ///
-    /// A caller that asks for less gets less at once: no key is cut short, but the caller said that it
-    /// will not use the lock any longer.
+    /// A caller that asks for less gets less at once. No key is cut short, but the caller has said that it will not
+    /// use the lock any longer.
     pub(crate) fn extending(&mut self, ttl: Duration, now: Time, until: Time) {
         self.longest_ttl = self.longest_ttl.max(ttl);
         self.keys_until = self.keys_until.max(now.after(ttl));
@@ -348,8 +350,8 @@ impl Lease {
 
     /// A round of renewal or extension is over; its last vote that counts came at `now`.
     ///
-    /// A lease that had ended before is not revived: somebody else may have had the lock since.
-    /// And a validity that is there already, from a longer extension, is not cut.
+    /// A lease that had ended before is not revived: another owner may have had the lock since. And a longer
+    /// validity, from an earlier extension, is not cut.
     pub(crate) fn renewed(&mut self, renewed: Renewed, now: Time) {
         let is_lost = self.loss(now).is_some();
         self.awaits_verdict = false;
@@ -359,14 +361,14 @@ impl Lease {
         match renewed {
             Renewed::Until(until, basis) => {
                 self.state = LeaseState::Renewed;
-                // Rounds may overlap: an older one does not take a majority's word back. A majority's keys
-                // have to live for as long as the lock is said to be valid. An extension in the fallback
-                // may have reached further, on the first node alone.
+                // Rounds may overlap: an older one does not revoke a majority's confirmation. The keys of a
+                // majority must live for the whole validity of the lock. An extension in the fallback may have
+                // reached further, on the first node alone.
                 if self.basis == Basis::FirstNode && until >= self.valid_until {
                     self.basis = basis;
                 }
                 self.set_valid_until(until.max(self.valid_until));
-                // However long it is valid: nodes that lost the key have to be found and repaired.
+                // This holds for any length of validity: nodes that lost the key must be found and repaired.
                 let ttl = self.terms.ttl;
                 let due = now.after((ttl / 3).saturating_sub(self.schedule.jitter(ttl)));
                 self.renew_at = self.renew_at.min(self.schedule.step_before(due, ttl));
@@ -383,8 +385,8 @@ impl Lease {
         }
     }
 
-    /// The holder gives the lock back, and another caller wants it on `terms`, as if it had just been
-    /// granted. Returns whether this lease can pass to that caller; if so, it has.
+    /// The holder gives the lock back, and another caller wants it on `terms`, as if it had just been granted.
+    /// Returns true if this lease has passed to that caller.
     pub(crate) fn hand_over(&mut self, terms: Terms, now: Time) -> bool {
         if !self.suits(terms, now) {
             return false;
@@ -397,26 +399,28 @@ impl Lease {
         true
     }
 
-    /// Returns whether another caller, that wants the lock on `terms`, may hold it beside its present holders.
+    /// Returns true if another caller may hold the lock on `terms`, together with its present holders.
     ///
-    /// The lease stays as it is. So a longest hold, be it theirs or the caller's, would be one for all of them.
+    /// The lease keeps its terms. So a longest hold of either side would be one for all holders.
     pub(crate) fn can_be_joined(&mut self, terms: Terms, now: Time) -> bool {
         let unlimited = self.terms.max_hold.is_none() && terms.max_hold.is_none();
-        // Its holders are warned together.
+        // All holders of a lease are warned together.
         let same_margin = self.terms.risk_margin == terms.risk_margin;
         unlimited && same_margin && self.suits(terms, now)
     }
 
-    /// Returns whether this lease is as good as a new one for a caller that wants the lock on `terms`.
+    /// Returns true if this lease is as good as a new one for a caller that wants the lock on `terms`.
     ///
-    /// It is while a majority's last word on it was that it is ours, and if the new holder would have
-    /// asked for the same keys. Without renewal it would not: it counts on a TTL from its own start on.
-    /// And keys that were extended beyond what the new holder would ask for would be in everybody's way,
-    /// should it crash.
-    /// Half the TTL has to be left. A renewal is due when a third is gone, so with less left the nodes
-    /// are in trouble, and it is better to ask them anew.
-    /// A lock that the nodes keep is nobody's until then. And a caller that would have them keep it asks them itself:
-    /// one that is handed the lease, and leaves before it looks, must not keep the lock from others.
+    /// A majority's last answer must be that the lock is ours. The new holder's own request must be for the same
+    /// keys. A holder without renewal would ask for others: it counts on a TTL from its own start on. Keys that
+    /// were extended beyond the new holder's own request would block everybody if it crashed.
+    ///
+    /// Half the TTL must be left. A renewal is due when a third is gone, so with less left the nodes are in
+    /// trouble, and it is better to ask them again.
+    ///
+    /// A lock that the nodes must keep goes to no holder before that time is over. A caller with a `min_hold` asks
+    /// the nodes itself: a caller that is handed the lease, and leaves before it notices, must not keep the lock
+    /// from others.
     fn suits(&mut self, terms: Terms, now: Time) -> bool {
         let one_holder = self.terms.one_holder || terms.one_holder;
         let same = self.terms.renewed && terms.renewed && self.terms.ttl == terms.ttl;
@@ -434,18 +438,18 @@ impl Lease {
             && !kept.if_off(Mechanism::KeptLocksAreNotHandedOver, false)
     }
 
-    /// A renewal is due when a third of the TTL is gone, or somewhat earlier: two more tries have room
-    /// before the end.
+    /// Sets the end of validity. A renewal is due when a third of the TTL is gone, or somewhat earlier: two more
+    /// tries fit before the end.
     fn set_valid_until(&mut self, until: Time) {
         self.valid_until = self.ends_at.map_or(until, |ends_at| until.min(ends_at));
-        // The keys live on for as much longer as clocks may be set.
+        // The keys live longer than the validity, by the tolerance for set clocks.
         let ttl = self.terms.ttl;
         let left = ttl * 2 / 3 + self.schedule.jitter(ttl);
         let due = until.before(left.saturating_sub(self.terms.allowance.clock_tolerance));
         self.renew_at = self.schedule.step_before(due, ttl);
     }
 
-    /// After a round that was not confirmed: soon, but not at once.
+    /// Pause after a round that was not confirmed: short, but not zero.
     pub(super) fn retry_pause(&self) -> Duration {
         self.terms.ttl / 20
     }
@@ -453,7 +457,7 @@ impl Lease {
 
 #[cfg(test)]
 impl Terms {
-    /// The terms of a lock that is renewed, and about which nothing else is said.
+    /// The terms of a renewed lock, with defaults for everything else.
     pub(crate) const fn renewed(ttl: Duration, allowance: Allowance) -> Self {
         Self {
             ttl,

@@ -1,9 +1,9 @@
-//! What one holder hears of the end of its time with a lock.
+//! The notice to one holder about the end of its hold.
 
 use super::LossReason;
 
-/// The one message about a loss. It goes out on the loss, whichever thread sees it first, and never once the holder has
-/// given the lock back. `W` is what the driver needs to tell the holder.
+/// The one message about a loss. The thread that first sees the loss sends it, and never once the holder has given
+/// the lock back. `W` is the driver's means to tell the holder.
 #[derive(Debug)]
 pub(crate) enum LossNotice<W> {
     /// The lock is neither lost nor given back.
@@ -13,12 +13,14 @@ pub(crate) enum LossNotice<W> {
 }
 
 impl<W> LossNotice<W> {
-    /// The lock is lost. Returns what the holder is told with; `None` if it was told before, or has given the lock back.
+    /// The lock is lost. Returns the means to tell the holder; `None` if it was told before, or has given the lock
+    /// back.
     pub(crate) fn lost(&mut self, reason: LossReason) -> Option<W> {
         self.end(Self::Lost(reason))
     }
 
-    /// The holder has given the lock back, or has handed it over. Returns what is not needed any more.
+    /// The holder has given the lock back, or has handed it over. Returns the means to tell it, which are not needed
+    /// any more.
     pub(crate) fn given_back(&mut self) -> Option<W> {
         self.end(Self::GivenBack)
     }

@@ -1,9 +1,10 @@
-//! One lock that is held, from the grant to the end.
+//! One held lock, from the grant to the end.
 //!
-//! It decides when the lock is renewed, until when it is valid, when its holders are warned, which requests to release it they are
-//! told, when it is lost and who hears of that, whether it may pass to another holder, and in which steps it is given back.
+//! This module decides when the lock is renewed, how long it is valid, when its holders are warned, and which requests
+//! to release it they are told. It decides when the lock is lost and which holders hear of that, whether it may pass to
+//! another holder, and in which steps it is given back.
 //!
-//! It knows how nodes are asked (`vote`). It knows nothing of callers that wait, and of no other lock.
+//! It knows how nodes are asked (`vote`). It knows nothing of waiting callers, and nothing of other locks.
 
 mod asks;
 mod give_back;

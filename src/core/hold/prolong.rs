@@ -6,35 +6,36 @@ use super::super::base::{Basis, HoldClass, Time};
 use super::super::vote::{Attempt, Ballot, Extension, HEAR_OUT, Renewed, Shared};
 use super::HeldLock;
 
-/// Has the keys of a held lock live longer: a round of extension, and repairs of the nodes that lost the key. A round that
-/// is in doubt is followed by a second one: see [`Extension::is_doubtful`].
+/// Prolongs the life of a held lock's keys: a round of extension, and repairs of the nodes that lost the key. A
+/// doubtful round is followed by a second one: see [`Extension::is_doubtful`].
 ///
-/// The driver calls [`poll`](Self::poll) with the lock's mutex held. It keeps the mutex while it asks the nodes, and lets
-/// it go for everything else.
+/// The driver calls [`poll`](Self::poll) with the lock's mutex held. It keeps the mutex while it asks the nodes, and
+/// releases it for everything else.
 #[derive(Debug)]
 pub(crate) struct Prolong<E> {
     by: Requester,
-    /// How long the keys shall live; `None`: as long as a renewal asks for.
+    /// Time for which the keys shall live; `None`: the time of a renewal.
     ttl: Option<Duration>,
     stage: ProlongStage,
-    /// The round that decides tells the nodes of a downgrade.
+    /// True if the deciding round tells the nodes of a downgrade.
     tells: bool,
-    /// The round that decides.
+    /// The deciding round.
     round: Option<E>,
-    /// What it has led to.
+    /// The result of the deciding round.
     renewed: Renewed,
-    /// The last round of repairs that followed it.
+    /// The last round of repairs after the deciding round.
     repairs: Option<E>,
-    /// This is the second round.
+    /// True from the second round on.
     again: bool,
-    /// The first round that too few nodes confirmed is news. Until one is confirmed, further ones are not.
+    /// True if an unconfirmed round is news: it is the first one since a confirmed round.
     is_news: bool,
 }
 
-/// Who wants the keys to live longer.
+/// The party that wants the keys to live longer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Requester {
-    /// The lock is renewed. There is time to hear the nodes that the verdict did not need, and to repair them.
+    /// The lock is renewed. There is time to hear the nodes that the verdict did not need, and to repair them. `up`:
+    /// the number of nodes that are not known to be down.
     Renewal { up: usize },
     /// The holder asks for it, and waits.
     Holder,
@@ -43,11 +44,11 @@ enum Requester {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ProlongStage {
     Beginning,
-    /// The verdict on the round is waited for.
+    /// The verdict on the round is awaited.
     Asking {
         until: Time,
     },
-    /// The verdict is there. Nodes that contenders got for a while are repaired, after they were heard.
+    /// The verdict is reached. Nodes that contenders got for a while are repaired, after their answers were heard.
     Repairing {
         hear_until: Time,
     },
@@ -55,48 +56,48 @@ enum ProlongStage {
     Done(Prolonged),
 }
 
-/// What the driver does next.
+/// The next step of the driver.
 #[derive(Debug)]
 pub(crate) enum ProlongStep {
     /// Share the extension, hand it to [`Prolong::handle_begun`], and put the request to the nodes.
     Ask(Box<Extension>, ExtendRequest),
     /// Note that a majority can be reached.
     QuorumReached,
-    /// Wait for the verdict on the round, until then at most.
+    /// Wait for the verdict on the round, until that time at most.
     AwaitVerdict(Time),
-    /// Wait for the nodes that have not answered the round, until then at most.
+    /// Wait for the nodes that have not answered the round, until that time at most.
     AwaitAnswers(Time),
     /// Nothing more.
     Done(Prolonged),
 }
 
-/// What the nodes are asked.
+/// The request to the nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ExtendRequest {
-    /// How the lock is held.
+    /// The class of the hold.
     pub(crate) class: HoldClass,
-    /// How long the keys shall live from now on.
+    /// Time for which the keys shall live from now on.
     pub(crate) ttl: Duration,
-    /// Until when a node that lost the key sets it again; `None`: it does not.
+    /// End of the time for which a node that lost the key sets it again; `None`: it does not.
     pub(crate) repair_until: Option<Time>,
-    /// Of each node: the number up to which its fence may be above ours, for the key to be set again. `None`: the node is
-    /// not asked.
+    /// For each node: the number up to which its fence may be above ours when it sets the key again. `None`: the node
+    /// is not asked.
     pub(crate) up_to: Vec<Option<u64>>,
 }
 
-/// What came of it.
+/// The result of prolonging.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Prolonged {
     /// The lease goes on, or the lock has ended, or is lost; the lock says which.
     Settled,
-    /// Too few nodes confirmed it in time. It `is_news`, unless the renewal before was not confirmed either.
+    /// Too few nodes confirmed in time. It `is_news`, unless the renewal before was not confirmed either.
     Unconfirmed { is_news: bool },
     /// The same, and no node was asked: too many are known to be down.
     Hopeless { is_news: bool },
 }
 
 impl<E: Shared<Extension> + Clone> Prolong<E> {
-    /// A renewal, for the TTL that was agreed on. `up` is how many nodes are not known to be down.
+    /// A renewal for the agreed TTL. `up` is the number of nodes that are not known to be down.
     pub(crate) fn renewal(up: usize) -> Self {
         Self::new(Requester::Renewal { up }, None)
     }
@@ -125,7 +126,8 @@ impl<E: Shared<Extension> + Clone> Prolong<E> {
         self.round.as_ref()
     }
 
-    /// Returns what the driver does next. The answer changes with each call, with the nodes' answers, and with time.
+    /// Returns the next step of the driver. The answer changes with each call, with the nodes' answers, and with
+    /// time.
     pub(crate) fn poll<A: Shared<Attempt>>(
         &mut self,
         held: &mut HeldLock<A, E>,
@@ -186,7 +188,7 @@ impl<E: Shared<Extension> + Clone> Prolong<E> {
         attempt.with(|attempt| rounds.begin(round.clone(), attempt));
         if self.stage == ProlongStage::Beginning {
             let answer_by = round.with(|extension| extension.answer_by());
-            // Not beyond the end: then the loss has to be told.
+            // The wait does not go beyond the end of validity: then the loss must be told.
             self.stage = ProlongStage::Asking { until: answer_by.min(lease.valid_until()) };
             lease.handle_asked();
             *open_round = Some(round.clone());
@@ -197,7 +199,7 @@ impl<E: Shared<Extension> + Clone> Prolong<E> {
         self.repairs = Some(round);
     }
 
-    /// Returns whether nodes that were asked have not answered yet.
+    /// Returns true if nodes that were asked have not answered yet.
     pub(crate) fn awaits_answers(&self) -> bool {
         let last = self.repairs.as_ref().or(self.round.as_ref());
         last.is_some_and(|round| round.with(|extension| extension.awaits_answers()))
@@ -239,10 +241,10 @@ impl<E: Shared<Extension> + Clone> Prolong<E> {
         Some(ProlongStep::Ask(Box::new(extension), request))
     }
 
-    /// The round is over. Notes what it means for the lease.
+    /// Ends the round, and updates the lease with its result.
     fn conclude<A: Shared<Attempt>>(&mut self, held: &mut HeldLock<A, E>, now: Time) {
         let Some(round) = &self.round else { return };
-        // What the nodes have said of our key is noted when the next round begins, or the lock ends.
+        // The nodes' answers about our key are noted when the next round begins, or the lock ends.
         self.renewed = round.with(|extension| extension.result(now));
         if self.tells && !matches!(self.renewed, Renewed::Until(..)) {
             held.not_told(now);
@@ -254,7 +256,7 @@ impl<E: Shared<Extension> + Clone> Prolong<E> {
         };
     }
 
-    /// Nodes that contenders got for a while set the key again, if that is due.
+    /// Has the nodes that contenders got for a while set the key again, if that is due.
     fn repair_again<A: Shared<Attempt>>(
         &mut self,
         held: &mut HeldLock<A, E>,
@@ -281,7 +283,7 @@ impl<E: Shared<Extension> + Clone> Prolong<E> {
     }
 }
 
-/// Most nodes that a verdict did not need have answered by then.
+/// The time by which most nodes that a verdict did not need have answered.
 fn hear_until<E: Shared<Extension>>(round: &E) -> Time {
     round.with(|extension| extension.started().after(HEAR_OUT).min(extension.answer_by()))
 }

@@ -1,23 +1,23 @@
-//! Early warning: when the holder of a lock is told that its renewals fail, while the lock is still valid.
+//! Early warning: the time at which a lock's holder is told that its renewals fail, while the lock is still valid.
 
 use std::fmt;
 use std::time::Duration;
 
 use super::super::base::Time;
 
-/// Why a lock is at risk.
+/// The reason for which a lock is at risk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RiskReason {
     /// Too few nodes confirmed the last renewals in time.
     NotConfirmed,
-    /// A renewal is on its way, and too few nodes have answered it so far.
+    /// A renewal is under way, and too few nodes have answered it so far.
     NotAnswered,
     /// A renewal is due and has not begun: this process, or its machine, is too slow.
     Late,
 }
 
-/// Half a sentence, for what comes behind "the lock is at risk:".
+/// The second half of a sentence that begins with "the lock is at risk:".
 impl fmt::Display for RiskReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
@@ -31,7 +31,7 @@ impl fmt::Display for RiskReason {
 /// A message that the holders are to be told now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RiskNews {
-    /// The lock ends in that time, unless a renewal is confirmed before.
+    /// The lock ends after `remaining`, unless a renewal is confirmed before.
     AtRisk { reason: RiskReason, remaining: Duration },
     /// A renewal was confirmed since the warning.
     Recovered { remaining: Duration },
@@ -39,28 +39,28 @@ pub(crate) enum RiskNews {
 
 /// The state of the warning about one lock.
 ///
-/// The margins are parts of the validity that the last confirmed request has set. Each renewal begins with more than half of
-/// that left, so a margin of half of it tells of no renewal that is confirmed at once. After two renewals in vain the warning
-/// comes with two fifths left. With a TTL of 10 s about 5 s are left when a renewal behind an outage of one second is
-/// confirmed, so such an outage is not told.
+/// The margins are fractions of the validity that the last confirmed request has set. Each renewal begins with more
+/// than half of that validity left. So with a margin of half of it, a renewal that is confirmed at once causes no
+/// warning. After two failed renewals, the warning comes with two fifths left. With a TTL of 10 s, about 5 s are left
+/// when a renewal after an outage of one second is confirmed, so such an outage causes no warning.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Risk {
-    /// The validity that the last confirmed request has set, counted from the time at which it was sent. No longer than the
-    /// TTL: renewals go on during a longer extension, and do not move its end.
+    /// The validity that the last confirmed request has set, counted from the time at which it was sent. It is no
+    /// longer than the TTL: renewals go on during a longer extension, and do not move its end.
     span: Duration,
-    /// The renewals and extensions in a row that were not confirmed.
+    /// Number of renewals and extensions in a row that were not confirmed.
     failed: u32,
     /// The end of validity at the warning; `None`: the holders are not warned.
     warned_of: Option<Time>,
 }
 
 impl Risk {
-    /// The lock was asked for at `started`, and is valid until then.
+    /// The risk of a lock that was asked for at `started`, and is valid until `valid_until`.
     pub(super) fn new(ttl: Duration, started: Time, valid_until: Time) -> Self {
         Self { span: valid_until.since(started).min(ttl), failed: 0, warned_of: None }
     }
 
-    /// A request of `started` has set another end of validity.
+    /// A request that was sent at `started` has set another end of validity.
     pub(super) fn handle_new_end(&mut self, ttl: Duration, started: Time, valid_until: Time) {
         self.span = valid_until.since(started).min(ttl);
     }
@@ -75,7 +75,7 @@ impl Risk {
         self.failed = 0;
     }
 
-    /// The warning is over, or the lock has another holder, who was told nothing yet.
+    /// The warning is over, or the lock has another holder, which was not warned yet.
     pub(super) fn forget_warning(&mut self) {
         self.warned_of = None;
     }
@@ -88,7 +88,8 @@ impl Risk {
         self.warned_of.is_some()
     }
 
-    /// Returns from when on the lock is at risk, if nothing is confirmed before. `margin` is the holder's own.
+    /// Returns the time from which the lock is at risk, if nothing is confirmed before. `margin` is the holder's own
+    /// setting.
     pub(super) fn begins_at(&self, margin: Option<Duration>, valid_until: Time) -> Time {
         let margin = match margin {
             Some(margin) => margin.min(self.span / 2),
@@ -98,12 +99,12 @@ impl Risk {
         valid_until.before(margin)
     }
 
-    /// The holders are being warned of that end.
+    /// The holders are being warned of that end of validity.
     pub(super) fn handle_warned(&mut self, valid_until: Time) {
         self.warned_of = Some(valid_until);
     }
 
-    /// Returns whether a majority has moved the end since the warning, and nothing has failed since then.
+    /// Returns true if a majority has moved the end since the warning, and nothing has failed since then.
     pub(super) fn is_confirmed(&self, valid_until: Time) -> bool {
         self.failed == 0 && self.warned_of.is_some_and(|end| end < valid_until)
     }

@@ -3,20 +3,21 @@
 use super::super::base::{Mechanism, Time};
 use super::super::vote::{Attempt, Extension, Shared};
 
-/// Rounds whose late answers are waited for.
+/// Number of rounds that stay open for late answers.
 const OPEN_ROUNDS: usize = 8;
 
 /// The rounds of extension of one held lock that some node has not answered.
 ///
-/// The driver sends a round behind `begin`, and the releases behind `end`, both under one mutex. A round behind the
-/// release would set the key once more, for nobody.
+/// The driver sends a round after `begin`, and the releases after `end`, both under one mutex. A round that is
+/// sent after the release would set the key once more, for no holder.
 #[derive(Debug)]
 pub(super) struct Rounds<R> {
     /// The lock has been given back, or was lost.
     ended: bool,
     open: Vec<R>,
-    /// The nodes that lost the key when their clocks moved, and have not been found with it since: until
-    /// when that excuses them. It is no longer than a TTL, in which they grant nothing to anybody.
+    /// For each node that lost the key when its clock moved, and has not been found with it since: the end of
+    /// the time for which that excuses the node. That time is at most a TTL, in which the node grants nothing
+    /// to anybody.
     moved: Vec<Option<Time>>,
 }
 
@@ -25,7 +26,7 @@ impl<R: Shared<Extension>> Rounds<R> {
         Self { ended: false, open: Vec::new(), moved: Vec::new() }
     }
 
-    /// Whether no round may begin any more, since the lock has ended.
+    /// Returns true if no round may begin any more, since the lock has ended.
     pub(super) fn are_closed(&self) -> bool {
         self.ended && Mechanism::RenewalStopsBeforeRelease.is_on()
     }
@@ -34,10 +35,10 @@ impl<R: Shared<Extension>> Rounds<R> {
     pub(super) fn begin(&mut self, round: R, attempt: &mut Attempt) {
         self.hear(attempt);
         round.with(|extension| extension.moved_before(&self.moved));
-        // A node that has not answered so many rounds will not answer the first of them.
+        // A node that has not answered so many rounds will not answer the oldest of them.
         let surplus = (self.open.len() + 1).saturating_sub(OPEN_ROUNDS);
         for round in self.open.drain(..surplus) {
-            // So that no copy goes out of which the lock's end does not know.
+            // Otherwise copies could go out that the end of the lock does not know.
             round.with(Extension::close);
             attempt.repairs_left(&round.with(|extension| extension.left()));
         }
@@ -45,8 +46,7 @@ impl<R: Shared<Extension>> Rounds<R> {
         attempt.repairing();
     }
 
-    /// Tells `attempt` what the nodes have said of its key since this was last done: which of them
-    /// need a release in the end.
+    /// Tells `attempt` the nodes' new answers about its key. They decide which nodes need a release in the end.
     fn hear(&mut self, attempt: &mut Attempt) {
         for round in &self.open {
             let (news, gone, until) = round
@@ -64,15 +64,15 @@ impl<R: Shared<Extension>> Rounds<R> {
         self.open.retain(|round| {
             let all_told = round.with(|extension| extension.all_told());
             if all_told {
-                // One that was answered may have been written before, over another connection.
+                // An answered request may have been written before as well, over another connection.
                 attempt.repairs_left(&round.with(|extension| extension.left()));
             }
             !all_told
         });
     }
 
-    /// From now on other rounds are made, of a lock that is shared. Nothing more is sent for those of before, and nobody
-    /// knows what they have left.
+    /// Closes the rounds of the exclusive lock, since the rounds from now on are for a shared lock. Nothing
+    /// more is sent for the closed ones, and the requests that may still run are noted.
     pub(super) fn restart(&mut self, attempt: &mut Attempt) {
         if Mechanism::DowngradesRestartRounds.is_on() {
             self.open.iter().for_each(|round| round.with(Extension::close));
@@ -80,7 +80,7 @@ impl<R: Shared<Extension>> Rounds<R> {
         }
     }
 
-    /// Tells `attempt` what the nodes have said of its key, and may still do about it, for the last time.
+    /// Tells `attempt` the nodes' last answers about its key, and the requests that may still run.
     fn hear_out(&mut self, attempt: &mut Attempt) {
         self.hear(attempt);
         for round in self.open.drain(..) {
@@ -88,8 +88,8 @@ impl<R: Shared<Extension>> Rounds<R> {
         }
     }
 
-    /// The lock is given back, or was lost: no round begins any more, and nothing more is sent for
-    /// those that have. Whether this was the first to end it.
+    /// Ends the rounds, since the lock is given back, or was lost. No round begins any more, and nothing more
+    /// is sent for those that have begun. Returns true for the first call.
     pub(super) fn end(&mut self, attempt: &mut Attempt) -> bool {
         if std::mem::replace(&mut self.ended, true) {
             return false;
@@ -156,8 +156,8 @@ mod tests {
         assert!(!rounds.end(&mut attempt), "it ends once");
     }
 
-    /// A node that refused the lock and took it in a repair needs a release, too; so does one whose
-    /// answer is still out.
+    /// A node that refused the lock and took it in a repair needs a release, too. So does a node whose answer
+    /// is still out.
     #[test]
     fn what_a_round_set_is_given_back_with_the_rest() {
         let (mut attempt, mut rounds) = (won(), Rounds::new());
@@ -209,7 +209,7 @@ mod tests {
         assert_eq!(attempt.close(0)[0].late.extensions, Some(1), "that of the surplus round");
     }
 
-    /// A copy of a round of the exclusive lock that went out later would find a shared one.
+    /// A copy of a round for the exclusive lock that went out later would find a shared lock.
     #[test]
     fn for_rounds_of_before_a_downgrade_nothing_more_is_sent_and_what_may_still_run_is_known() {
         let goes_out = || {
@@ -239,8 +239,8 @@ mod tests {
         assert_eq!(rounds.open.len(), OPEN_ROUNDS);
     }
 
-    /// By the next round the node's clock is read again, and where it has to be; and a contender, whose grant
-    /// did not count, has left a larger number there.
+    /// By the next round, the node's clock is read again and shows the right time. A contender, whose grant did
+    /// not count, has left a larger number on the node.
     #[test]
     fn a_key_that_a_clock_has_ended_is_excused_until_it_is_found_again_and_no_longer() {
         let start = Time::default();

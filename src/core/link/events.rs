@@ -13,12 +13,12 @@ use super::job::Job;
 use super::late::{LATEST, Via};
 use super::{Connection, GRACE, Link, Phase, RECONNECT};
 
-/// The pauses after which a node is told again of a release that it has refused.
+/// The pauses before a refused release is sent again.
 const REFUSED: Backoff =
     Backoff { min: Duration::from_millis(500), max: Duration::from_millis(10_000) };
 
 impl<R: Request, Q> Link<R, Q> {
-    /// The connection is there, and the login is over.
+    /// Handles an open connection: the login is over.
     pub(crate) fn handle_opened(&mut self, opened: Opened, now: Time) {
         if !matches!(self.phase, Phase::Connecting) {
             return;
@@ -34,7 +34,7 @@ impl<R: Request, Q> Link<R, Q> {
         }
     }
 
-    /// There is no connection.
+    /// Handles a try to connect that has failed.
     pub(crate) fn handle_not_opened(
         &mut self,
         fault: R::Fault,
@@ -49,14 +49,14 @@ impl<R: Request, Q> Link<R, Q> {
         self.go_down(fault, now, around);
     }
 
-    /// Answers all requests that wait with that fault.
+    /// Answers all waiting requests with that fault.
     fn turn_away(&mut self, fault: &R::Fault, now: Time) {
         for job in std::mem::take(&mut self.waiting) {
             self.undeliverable(job, Failure::NotSent, fault, now);
         }
     }
 
-    /// The old connections are ended, as far as that is permitted.
+    /// Begins to use the connection: the old ones are ended, as far as that is permitted.
     fn fenced_off(&mut self, now: Time) {
         if let Some(connection) = &mut self.connection {
             connection.via = self.old.opened(&connection.opened.run, now);
@@ -68,7 +68,7 @@ impl<R: Request, Q> Link<R, Q> {
         self.phase = Phase::Open;
     }
 
-    /// All of that was written, from `began` on.
+    /// Notes that all shown commands were written, from `began` on.
     pub(crate) fn handle_written(&mut self, began: Time, now: Time) {
         let (timeout, patience) = (now.after(self.timeout), now.after(self.timeout + GRACE));
         match &mut self.phase {
@@ -86,7 +86,7 @@ impl<R: Request, Q> Link<R, Q> {
         }
     }
 
-    /// The server has answered to the end of an old connection, which is `over` for certain or not.
+    /// Handles the answer to the end of an old connection, which is `over` for certain or not.
     pub(crate) fn handle_ended(&mut self, over: bool, now: Time) {
         let (Phase::Ending { left, .. }, Some(connection)) = (&mut self.phase, &self.connection)
         else {
@@ -104,7 +104,7 @@ impl<R: Request, Q> Link<R, Q> {
         }
     }
 
-    /// The server has answered a question about the node.
+    /// Handles the answer to a question about the node.
     pub(crate) fn handle_question<S>(&mut self, told: Told<R::Fault>, now: Time, around: &mut S)
     where
         S: Surroundings<R, Question = Q>,
@@ -125,7 +125,7 @@ impl<R: Request, Q> Link<R, Q> {
             Told::NoScript => connection.known.forget_all(),
             Told::Refused(fault) => {
                 connection.known.forget(around.script(question));
-                // It is up, and may serve holders as well as before.
+                // The node is up, and may serve holders as well as before.
                 let fault = around.refusal(fault);
                 around.question_refused(&fault);
                 self.refused_at = Some(now);
@@ -134,7 +134,7 @@ impl<R: Request, Q> Link<R, Q> {
         self.phase = Phase::Open;
     }
 
-    /// The server has answered a call.
+    /// Handles the answer to a call.
     pub(crate) fn handle_answer(
         &mut self,
         reply: Reply<R::Value, R::Fault>,
@@ -157,7 +157,7 @@ impl<R: Request, Q> Link<R, Q> {
         self.settled = settled;
     }
 
-    /// The node's clock was read, behind the answers to a write.
+    /// Handles the reading of the node's clock behind the answers to a write.
     pub(crate) fn handle_clock<S>(&mut self, clock: S::Clock, now: Time, around: &mut S)
     where
         S: Surroundings<R, Question = Q>,
@@ -171,7 +171,7 @@ impl<R: Request, Q> Link<R, Q> {
         }
     }
 
-    /// Those requests go out again, behind what does already.
+    /// Has those requests go out again, behind others that do already.
     fn goes_again(&mut self, more: (Vec<Job<R>>, Manner)) {
         self.again = Some(match self.again.take() {
             Some(before) => put_behind(before, more),
@@ -179,7 +179,7 @@ impl<R: Request, Q> Link<R, Q> {
         });
     }
 
-    /// Hands out an answer, or the lack of it.
+    /// Hands out an answer, or the reason why there is none.
     fn settle(
         &mut self,
         mut job: Job<R>,
@@ -210,7 +210,7 @@ impl<R: Request, Q> Link<R, Q> {
         }
     }
 
-    /// The node has answered; a release is repeated, if something may still run behind it.
+    /// Handles the node's answer to a request: a release is repeated if an earlier request may still run behind it.
     fn answered(&mut self, mut job: Job<R>, now: Time, around: &mut impl Surroundings<R>) {
         let Some(via) = self.connection.as_ref().map(|connection| connection.via) else { return };
         let repetition = job.release_mut().and_then(|release| release.repetition.as_mut());
@@ -220,9 +220,9 @@ impl<R: Request, Q> Link<R, Q> {
         }
     }
 
-    /// The node has refused that request. It is told of a release again while the key can be there: a right that is taken away
-    /// comes back, as a rule, and a server whose memory is full gets room. Where nobody knows when the key ends, that is
-    /// tried for a while.
+    /// Handles the node's refusal of a request. A release is sent again while the key can be there: a right that is taken away
+    /// comes back, as a rule, and a server whose memory is full gets room. If nobody knows when the key ends, this goes on for a
+    /// while.
     fn refused(&mut self, mut job: Job<R>, now: Time, around: &mut impl Surroundings<R>) {
         let Some(release) = job.release_mut() else { return };
         let Some(refusals) = &mut release.refusals else { return };
@@ -234,7 +234,7 @@ impl<R: Request, Q> Link<R, Q> {
         }
     }
 
-    /// The connection cannot be used any more.
+    /// Handles a connection that cannot be used any more.
     pub(crate) fn handle_broken(
         &mut self,
         broken: Broken<R::Fault>,
@@ -252,12 +252,12 @@ impl<R: Request, Q> Link<R, Q> {
         }
         let Some(connection) = &self.connection else { return };
         let is_up = connection.is_up;
-        // A question about the node need not come to an end.
+        // Only unanswered requests matter: a question about the node may run late.
         if is_up && self.again.is_some() {
             self.old.given_up(&connection.opened.run, connection.opened.id, now);
         }
-        // A server that was restarted, or that closes idle connections, is no reason to fail: each request may be sent
-        // again, since it sets and never increments.
+        // A server that was restarted, or that closes idle connections, is no reason to fail. Each request may be sent again,
+        // since it sets and never increments.
         if is_up && closed && !self.is_reopened && Mechanism::ReconnectsOnce.is_on() {
             self.is_reopened = true;
             return self.connect(now, around);
@@ -270,17 +270,17 @@ impl<R: Request, Q> Link<R, Q> {
         self.phase = Phase::Closing { fault, has_final_releases };
     }
 
-    /// Nothing more is expected of the connection, if there is one: tells the callers whose requests were written.
+    /// Gives the connection up, if there is one: the callers whose requests were written are told.
     fn give_up(&mut self, fault: &R::Fault, now: Time, around: &mut impl Surroundings<R>) {
         around.lost();
-        // Before any caller is told, so that one that asks again at once is not queued here once more.
+        // Before any caller is told: one that asks again at once must not be queued here once more.
         around.set_down(fault);
         for job in self.again.take().into_iter().flat_map(|(jobs, _)| jobs) {
             self.undeliverable(job, Failure::Unknown, fault, now);
         }
     }
 
-    /// The connection is closed. Callers are told only now: one that has been told may end the process.
+    /// Handles a closed connection. Callers are told only now: one that has been told may end the process.
     pub(crate) fn handle_closed(&mut self, now: Time, around: &mut impl Surroundings<R>) {
         match std::mem::replace(&mut self.phase, Phase::Open) {
             Phase::Closing { fault, .. } => self.go_down(fault, now, around),

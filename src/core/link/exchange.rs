@@ -11,16 +11,17 @@ use super::job::Job;
 use super::late::Via;
 use super::order::{Call, calls, put_in_order};
 
-/// So often a clock is read once more, if its answer took so long that it says too little.
+/// The most times that a clock is read again because its answer took too long to be exact.
 const READ_AGAIN: usize = 2;
 
-/// The manner in which requests are written. Requests go out again in another manner each time, so that ends after a few.
+/// The manner in which requests are written. Requests that go out again do so in another manner each time, so this ends after a
+/// few times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Manner {
-    /// Calls are made in batches.
+    /// True if calls are made in batches.
     together: bool,
     forgotten_before: bool,
-    /// Each call has its source, since the server forgets it at once, or refuses it to some.
+    /// True if each call has its source, since the server forgets sources at once, or refuses them to some calls.
     with_source: bool,
 }
 
@@ -28,7 +29,7 @@ impl Manner {
     pub(super) const FIRST: Self =
         Self { together: true, forgotten_before: false, with_source: false };
 
-    /// The manner for requests that were written in either of two.
+    /// Returns the manner for requests that were written in either of two manners.
     pub(super) const fn and(self, other: Self) -> Self {
         Self {
             together: self.together && other.together,
@@ -49,7 +50,7 @@ impl<S: Copy + PartialEq> Known<S> {
 
     /// Returns the form in which `script` is named in the next call of it.
     ///
-    /// To name it by its hash first, and to send the source after NOSCRIPT, would change the order. A release whose script is
+    /// Naming it by its hash first, and sending the source after NOSCRIPT, would change the order. A release whose script is
     /// unknown would run after the acquire of the next attempt.
     pub(super) fn form(&mut self, script: S) -> Form {
         if self.0.contains(&script) {
@@ -59,18 +60,18 @@ impl<S: Copy + PartialEq> Known<S> {
         Form::Source
     }
 
-    /// The server does not know its scripts any more (SCRIPT FLUSH).
+    /// Forgets all scripts, since the server does not know them any more (SCRIPT FLUSH).
     pub(super) fn forget_all(&mut self) {
         self.0.clear();
     }
 
-    /// The server refused its source, and may not know it.
+    /// Forgets a script whose source the server refused, since the server may not know it.
     pub(super) fn forget(&mut self, script: S) {
         self.0.retain(|known| *known != script);
     }
 }
 
-/// The rest that the answers to one write leave to be done.
+/// The work that is left after the answers to one write.
 pub(super) enum Left<R> {
     Nothing,
     /// These requests go out once more, in that manner.
@@ -79,7 +80,7 @@ pub(super) enum Left<R> {
 
 /// One write on its way.
 pub(super) struct Exchange<R: Request> {
-    /// Not answered, in order; and the calls that make them.
+    /// The requests that are not answered, in order, and the calls that make them.
     jobs: VecDeque<Job<R>>,
     calls: VecDeque<Call<R::Script>>,
     /// The mark under which locks are taken, if any are.
@@ -89,32 +90,31 @@ pub(super) struct Exchange<R: Request> {
     /// The beginning of the write.
     pub(super) sent: Time,
     pub(super) deadline: Time,
-    /// The time of its first answer, which is still to come, is that of a round trip.
+    /// True if the time of its first answer, which is still to come, is that of a round trip.
     pub(super) is_timed: bool,
-    /// The clock is read once more, by a write of its own.
+    /// True if the clock is read once more, by a write of its own.
     is_read_again: bool,
-    /// Times that the clock was read for its answers, and for others that are with them, and left a doubt.
+    /// The number of doubtful readings of the clock, for its answers and for those of earlier writes that wait with them.
     doubts: usize,
-    /// A clock that was read after it was written has moved. It may have been so before.
+    /// True if a reading after its beginning has shown that the clock moved. It may have moved before these requests ran.
     has_moved: bool,
     /// Answers that depend on whether the node's clock took a step: grants, and refusals of holders.
     by_the_clock: Vec<(Job<R>, R::Value, Meaning)>,
-    /// Requests that have to go out again, since they were not executed or not answered.
+    /// Requests that must go out again, since they were not executed or not answered.
     again: Vec<Job<R>>,
-    /// The server does not know its scripts any more.
+    /// True if the server does not know its scripts any more.
     forgotten: bool,
-    /// Scripts whose source the server refused: it may not know them behind that.
+    /// Scripts whose source the server refused: afterwards the server may not know them.
     refused: Vec<R::Script>,
-    /// One of those was called behind that, in vain.
+    /// True if one of those was called without its source afterwards, in vain.
     without_source: bool,
-    /// A batch did not do all of its calls, and each goes out by itself.
+    /// True if a batch did not make all of its calls, so that each goes out by itself.
     apart: bool,
 }
 
 impl<R: Request> Exchange<R> {
-    /// Begins a write of those `jobs` that may be written now. Callers of others are told; requests that are not wanted any more
-    /// are dropped.
-    /// `None`: none is left.
+    /// Begins a write of those `jobs` that may be written now. Callers of the other jobs are told; requests that are not wanted
+    /// any more are dropped. `None` if no request is left.
     pub(super) fn begin(
         jobs: Vec<Job<R>>,
         manner: Manner,
@@ -123,7 +123,7 @@ impl<R: Request> Exchange<R> {
         around: &mut impl Surroundings<R>,
         (events, now): (&mut VecDeque<Event<R>>, Time),
     ) -> Option<Self> {
-        // Asked when it is needed, and once for all requests of the write.
+        // Looked up when it is first needed, and once for all requests of the write.
         let (mut mark, mut not_serving) = (None, None);
         let mut allowed = Vec::with_capacity(jobs.len());
         for mut job in jobs {
@@ -183,18 +183,19 @@ impl<R: Request> Exchange<R> {
         }
     }
 
-    /// Returns true if nothing of it goes out again, nor has, and its clock is not read again: then another one may follow it.
+    /// Returns true if none of it goes out again, or has done so, and its clock is not read again. Only then may another write
+    /// follow it.
     pub(super) fn is_plain(&self) -> bool {
         self.manner == Manner::FIRST && self.again.is_empty() && !self.is_read_again
     }
 
-    /// Returns how many requests are not answered for certain.
+    /// Returns the number of requests that are not answered for certain.
     pub(super) fn requests(&self) -> usize {
         self.jobs.len() + self.by_the_clock.len() + self.again.len()
     }
 
-    /// All of it was written, from `sent` on; the node has until `deadline` for the answers, and for those that follow a clock that is
-    /// read once more.
+    /// Notes that all of it was written, from `sent` on. The node has until `deadline` for the answers, including the answer to a
+    /// clock that is read once more.
     pub(super) fn handle_written(&mut self, sent: Time, deadline: Time) {
         (self.is_written, self.sent) = (true, sent);
         if !self.is_read_again {
@@ -202,7 +203,7 @@ impl<R: Request> Exchange<R> {
         }
     }
 
-    /// Shows the calls that are written, each with its requests and their mark: not those of a clock that is read once more.
+    /// Shows the calls to be written, each with its requests and their mark. A repeated reading of the clock has no calls.
     pub(super) fn show(&mut self, mut show: impl FnMut(&[Job<R>], Option<R::Script>, Form, &str)) {
         let mark = self.mark.as_deref().unwrap_or_default();
         let mut jobs: &[Job<R>] = self.jobs.make_contiguous();
@@ -213,7 +214,7 @@ impl<R: Request> Exchange<R> {
         }
     }
 
-    /// The next call was answered.
+    /// Handles the answer to the next call.
     pub(super) fn handle_answer(
         &mut self,
         reply: Reply<R::Value, R::Fault>,
@@ -238,7 +239,8 @@ impl<R: Request> Exchange<R> {
         let jobs: Vec<_> = self.jobs.drain(..call.requests.min(self.jobs.len())).collect();
         let answers = match reply {
             Reply::Batch(answers) => answers,
-            // The user may not touch one of the keys; no script of ours says so of itself.
+            // A missing permission for one of the keys is reported before any call is made; no script of ours reports it by
+            // itself.
             Reply::Error(fault) if !fault.lacks_permission() => {
                 Answers::Each(jobs.iter().map(|_| None).collect())
             }
@@ -292,7 +294,7 @@ impl<R: Request> Exchange<R> {
         }
     }
 
-    /// The server does not know the script of that request.
+    /// Handles a server that does not know the script of that request.
     fn unknown(
         &mut self,
         job: Job<R>,
@@ -313,7 +315,8 @@ impl<R: Request> Exchange<R> {
         self.again.push(job);
     }
 
-    /// All calls were answered: what the server does not know any more. It has refused sources to `later` ones as well.
+    /// Takes scripts that the server does not know any more out of `known`, once all calls were answered. The refused sources
+    /// count for `later` writes as well.
     pub(super) fn forgets(
         &self,
         known: &mut Known<R::Script>,
@@ -328,9 +331,9 @@ impl<R: Request> Exchange<R> {
         later.iter_mut().for_each(|exchange| exchange.refused.extend(&self.refused));
     }
 
-    /// The node's clock was read behind the answers. Grants count by it; if it leaves a doubt about them, since the answer took
-    /// long, it is read again: what it has not gained by then, it had not gained before. The first of the `later` writes reads it, or
-    /// one for that alone. `None`: it is to be read again for this one.
+    /// Handles the reading of the node's clock behind the answers. Grants count by that reading. If it leaves a doubt about them,
+    /// since the answer took long, the clock is read again: a gain that is not there by then was not there before. The first of
+    /// the `later` writes reads it, or a write for that alone. `None` if it is to be read again for this write.
     pub(super) fn handle_clock<S: Surroundings<R>>(
         &mut self,
         clock: S::Clock,
@@ -360,7 +363,7 @@ impl<R: Request> Exchange<R> {
                 ClockVerdict::Moved if job.is_taking() => {
                     Some((Failure::NotAdmitted, around.clock_was_set()))
                 }
-                // It has answered, and nothing is wrong with what it remembers.
+                // The node has answered, and nothing is wrong with its memory.
                 ClockVerdict::Doubtful if job.is_taking() => {
                     Some((Failure::Error, around.clock_in_doubt(clock)))
                 }
@@ -372,7 +375,7 @@ impl<R: Request> Exchange<R> {
             }
             let clock_moved = match verdict {
                 ClockVerdict::Moved => Some(now),
-                // Grants, of which there are many, need not know.
+                // Grants, of which there are many, need not know the time.
                 _ if job.is_holding() => around.ahead_at(),
                 _ => None,
             };
@@ -397,8 +400,8 @@ impl<R: Request> Exchange<R> {
         }
     }
 
-    /// The connection is of no use any more. Returns what was not answered, or does not count without the clock, and how it was
-    /// written.
+    /// Ends the write, since the connection is of no use any more. Returns the requests that were not answered, or do not count
+    /// without the clock, and the manner in which they were written.
     pub(super) fn unanswered(self) -> (Vec<Job<R>>, Manner) {
         let mut jobs = self.again;
         jobs.extend(self.jobs);
@@ -410,7 +413,7 @@ impl<R: Request> Exchange<R> {
 /// An answer to a request that counts whatever the node's clock says.
 pub(super) enum Settled<R: Request> {
     Answered(R::Value, Meaning),
-    /// The server has refused it.
+    /// The server has refused the request.
     Refused(R::Fault),
     Failed(Undelivered<R::Fault>),
 }

@@ -1,7 +1,8 @@
-//! The writes on their way to a node: each has answers that are still to come.
+//! The writes on their way to a node, each with answers that are still to come.
 //!
-//! Over a network, a write follows another one before that is answered. The server reads them in order. A request of the first that
-//! goes out again runs behind those of the others; among these may be its release, but then its caller does not want it any more.
+//! Over a network, a write follows another one before that one is answered. The server reads them in order. A request of the
+//! first write that goes out again runs behind those of the others. Its release may be among these, but then its caller does not
+//! want it any more.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -14,14 +15,14 @@ use super::job::Job;
 /// The most writes on their way to one node.
 const MOST: u32 = 4;
 
-/// The round trip from which on a write follows another one that is not answered. Below it, what waits for the answer goes out in one
-/// write then, which costs the server and the client less than several.
+/// The round trip from which on a write follows another one that is not answered. Below it, requests that wait for the answer go
+/// out in one write, which costs the server and the client less than several writes.
 const FAR: Duration = Duration::from_micros(400);
 
-/// The least time between two writes. What comes meanwhile goes out in one.
+/// The least time between two writes. Requests that come meanwhile go out in one write.
 const BETWEEN: Duration = Duration::from_micros(100);
 
-/// The time for which the shortest round trip counts, at least. A server that is loaded answers late, and is no farther away.
+/// The least time for which the shortest round trip counts. A loaded server answers late, but is no farther away.
 const WINDOW: Duration = Duration::from_secs(5);
 
 /// The writes on their way, in order.
@@ -32,7 +33,7 @@ impl<R: Request> InFlight<R> {
         Self(VecDeque::new())
     }
 
-    /// One more is to be written.
+    /// Adds one more write, which is about to be written.
     pub(super) fn push(&mut self, next: Exchange<R>) {
         self.0.push_back(next);
     }
@@ -42,12 +43,12 @@ impl<R: Request> InFlight<R> {
         self.0.front()
     }
 
-    /// Returns that one and those behind it.
+    /// Returns the first write and those behind it.
     pub(super) fn first_and_later(&mut self) -> Option<(&mut Exchange<R>, &mut [Exchange<R>])> {
         self.0.make_contiguous().split_first_mut()
     }
 
-    /// Returns the one that is still to be written.
+    /// Returns the write that is still to be written.
     pub(super) fn unwritten(&mut self) -> Option<&mut Exchange<R>> {
         self.0.iter_mut().find(|exchange| !exchange.is_written)
     }
@@ -57,8 +58,8 @@ impl<R: Request> InFlight<R> {
         self.0.iter().all(|exchange| exchange.is_written)
     }
 
-    /// Returns how many more requests one more write may have. The requests of all writes together are as many as go into one: what
-    /// is on its way to a server that hangs leaves room in the socket for final releases.
+    /// Returns the number of requests that one more write may have. All writes together may have as many requests as one write:
+    /// while a server hangs, the socket has room left for final releases.
     pub(super) fn room(&self, most: usize) -> usize {
         let is_plain = |exchange: &Exchange<R>| exchange.is_plain() && exchange.is_written;
         if self.0.len() < MOST as usize && self.0.iter().all(is_plain) {
@@ -68,12 +69,13 @@ impl<R: Request> InFlight<R> {
         }
     }
 
-    /// Returns when the last one was written.
+    /// Returns the beginning of the last write.
     pub(super) fn last_sent(&self) -> Option<Time> {
         self.0.back().map(|exchange| exchange.sent)
     }
 
-    /// The node's clock was read behind the answers to the first one: see [`Exchange::handle_clock`]. `None`: it is read again.
+    /// Handles the reading of the node's clock behind the answers to the first write: see [`Exchange::handle_clock`]. `None` if
+    /// it is read again.
     pub(super) fn handle_clock<S: Surroundings<R>>(
         &mut self,
         clock: S::Clock,
@@ -89,7 +91,7 @@ impl<R: Request> InFlight<R> {
         Some(left)
     }
 
-    /// Nobody waits for the answers.
+    /// Leaves the answers for later: nobody waits for them.
     pub(super) fn leave_answers(&mut self) {
         self.0.iter_mut().for_each(|exchange| exchange.is_timed = false);
     }
@@ -103,14 +105,14 @@ impl<R: Request> InFlight<R> {
         self.0.is_empty()
     }
 
-    /// The connection is of no use any more: see [`Exchange::unanswered`].
+    /// Ends all writes, since the connection is of no use any more: see [`Exchange::unanswered`].
     pub(super) fn take_unanswered(&mut self) -> Option<(Vec<Job<R>>, Manner)> {
         let each = self.0.drain(..).map(Exchange::unanswered);
         each.reduce(|first, next| put_behind(first, next)).filter(|(jobs, _)| !jobs.is_empty())
     }
 }
 
-/// Requests that go out again, behind others that do.
+/// Puts requests that go out again behind others that do.
 pub(super) fn put_behind<R>(
     (mut jobs, manner): (Vec<Job<R>>, Manner),
     (more, other): (Vec<Job<R>>, Manner),
@@ -122,7 +124,7 @@ pub(super) fn put_behind<R>(
 /// The shortest round trip to a node, as it was measured lately.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RoundTrip {
-    /// In the present window of time, and in the one before it.
+    /// The shortest one in the present window of time, and in the window before.
     least: Option<Duration>,
     before: Option<Duration>,
     since: Time,
@@ -133,7 +135,7 @@ impl RoundTrip {
         Self { least: None, before: None, since: now }
     }
 
-    /// An answer took so long.
+    /// Notes that an answer took so long.
     pub(super) fn note(&mut self, took: Duration, now: Time) {
         if self.since.after(WINDOW) <= now {
             (self.before, self.least, self.since) = (self.least.take(), None, now);
@@ -141,7 +143,7 @@ impl RoundTrip {
         self.least = Some(self.least.map_or(took, |least| least.min(took)));
     }
 
-    /// Returns the shortest one.
+    /// Returns the shortest round trip.
     pub(super) fn shortest(&self) -> Option<Duration> {
         self.least.into_iter().chain(self.before).min()
     }

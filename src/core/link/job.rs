@@ -7,31 +7,31 @@ use super::late::Repetition;
 pub(crate) struct Job<R> {
     pub(crate) request: R,
     pub(crate) purpose: Purpose,
-    /// A copy was written before.
+    /// True if a copy was written before.
     pub(super) written: bool,
 }
 
-/// The purpose of a request, which says where it may go.
+/// The purpose of a request, which decides where it may go.
 pub(crate) enum Purpose {
-    /// A question, whatever is known of the node.
+    /// A question. It goes out whatever is known of the node.
     Anyway,
-    /// A lock that is held: where the node serves holders.
+    /// A lock that is held. It goes out where the node serves holders.
     Holding,
-    /// A lock that nobody holds: under the mark under which the node grants at the moment at which it is written. So a
-    /// copy that is sent again after a restart never comes with the mark of before.
+    /// A lock that nobody holds. It goes out under the mark under which the node grants at the moment of the write. So a copy
+    /// that is sent again after a restart never comes with the earlier mark.
     Taking,
-    /// A release. It has to reach the node as long as the key can be there, whether its caller waits or not.
+    /// A release. It must reach the node as long as the key can be there, whether its caller waits or not.
     Release(Release),
 }
 
 /// The terms of a release.
 #[derive(Debug)]
 pub(crate) struct Release {
-    /// The time at which the key is gone by itself; `None` if that cannot be told.
+    /// The time at which the key is gone by itself; `None` if it is unknown.
     pub(crate) until: Option<Time>,
-    /// Given if it may not be done when it is answered.
+    /// Given if the release may have to be repeated after its answer.
     pub(crate) repetition: Option<Box<Repetition>>,
-    /// Times that the node has refused it. `None`: it releases no key, and is not told again.
+    /// The number of times that the node has refused it. `None` if it releases no key, and is not sent again.
     pub(crate) refusals: Option<u32>,
 }
 
@@ -40,12 +40,12 @@ impl<R> Job<R> {
         Self { request, purpose, written: false }
     }
 
-    /// Returns true if it wants a lock that nobody holds.
+    /// Returns true if the request is for a lock that nobody holds.
     pub(crate) const fn is_taking(&self) -> bool {
         matches!(self.purpose, Purpose::Taking)
     }
 
-    /// Returns true if it is asked for a lock that is held.
+    /// Returns true if the request is for a lock that is held.
     pub(crate) const fn is_holding(&self) -> bool {
         matches!(self.purpose, Purpose::Holding)
     }

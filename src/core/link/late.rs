@@ -1,5 +1,4 @@
-//! Requests that may run late: copies that were written and never answered, and what a release has to
-//! do about them before it is certain.
+//! Late requests: copies that were written and never answered, and the steps that make a release certain in spite of them.
 //!
 //! A connection that is given up is not gone. The network or the server may still have requests that were
 //! written over it. They may run behind a release that was answered over the next connection. A late
@@ -9,8 +8,8 @@ use std::time::Duration;
 
 use super::super::base::{Backoff, Mechanism, Rule, Time};
 
-/// How long after a connection was given up something may still arrive over it. A kernel that has to
-/// deliver what a closed socket has left tries for about 100 s (Linux: `tcp_orphan_retries`).
+/// The time for which something may still arrive over a connection that was given up. A kernel that has to deliver the rest of a
+/// closed socket tries for about 100 s (Linux: `tcp_orphan_retries`).
 pub(crate) const LATEST: Duration = Duration::from_secs(120);
 
 /// The pauses between the repetitions of a release.
@@ -22,12 +21,12 @@ const REPEATED: Backoff =
 pub(crate) struct Via {
     /// Its number among the connections to the node, which rises.
     pub(crate) connection: u64,
-    /// Nothing that was written over an earlier one can run any more.
+    /// True if nothing that was written over an earlier connection can run any more.
     pub(crate) fenced: bool,
 }
 
 impl Via {
-    /// The connection of that number, while earlier ones may still deliver something.
+    /// Returns the connection of that number, while earlier ones may still deliver something.
     #[cfg(test)]
     pub(crate) const fn unfenced(connection: u64) -> Self {
         Self { connection, fenced: false }
@@ -43,80 +42,80 @@ pub(crate) struct Copies {
 }
 
 impl Copies {
-    /// How many copies were written.
+    /// Returns the number of copies that were written.
     pub(crate) const fn sent(self) -> u32 {
         self.sent
     }
 
-    /// A copy is about to be written.
+    /// Notes that a copy is about to be written.
     pub(crate) fn sending(&mut self, via: Via) {
         self.sent += 1;
         let oldest = self.over.filter(|_| !via.fenced).map_or(via.connection, |(oldest, _)| oldest);
         self.over = Some((oldest, via.connection));
     }
 
-    /// The copy that was written last has certainly not run, nor will it.
+    /// Notes that the copy that was written last has certainly not run, and never will.
     pub(crate) fn unsent(&mut self) {
         self.sent = self.sent.saturating_sub(1);
         self.over = self.over.filter(|_| self.sent > 0);
     }
 
-    /// The copy that was written last is answered; so those before it on the same connection have run.
+    /// Notes that the copy that was written last is answered. So those before it on the same connection have run.
     pub(crate) fn answered(&mut self) {
         self.over = self.over.filter(|(oldest, latest)| oldest < latest);
     }
 
-    /// The oldest connection over which a copy may still run.
+    /// Returns the oldest connection over which a copy may still run.
     pub(crate) fn unanswered(self) -> Option<u64> {
         self.over.map(|(oldest, _)| oldest)
     }
 }
 
-/// What may still run on a node for an owner that the node is told to forget.
+/// The requests that may still run on a node for an owner that the node is told to forget.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Late {
     /// The oldest connection over which an `acquire` may still run.
     pub(crate) acquires: Option<u64>,
-    /// The same of extensions.
+    /// The oldest connection over which an extension may still run.
     pub(crate) extensions: Option<u64>,
-    /// The number to which the release raises the node's fence, above all up to which those extensions
-    /// may set the key again: then they are refused.
+    /// The number to which the release raises the node's fence. It is above all numbers up to which those extensions may set the
+    /// key again, so that they are refused.
     pub(crate) raises_to: Option<u64>,
 }
 
 impl Late {
-    /// Whether nothing can follow a release that a node has answered over that connection.
+    /// Returns true if nothing can follow a release that a node has answered over that connection.
     pub(crate) fn is_over(self, via: Via) -> bool {
         let in_order = |oldest: Option<u64>| oldest.is_none_or(|oldest| oldest == via.connection);
         let extensions_do_nothing = self.raises_to.is_some() || in_order(self.extensions);
         via.fenced || in_order(self.acquires) && extensions_do_nothing
     }
 
-    /// Whether anything may still run.
+    /// Returns true if any request may still run.
     pub(crate) const fn is_something(self) -> bool {
         self.acquires.is_some() || self.extensions.is_some()
     }
 }
 
-/// A release that a node has to be told again, for as long as something may run behind it.
+/// A release that a node must be sent again, as long as something may run behind it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Repetition {
     late: Late,
-    /// When no extension sets the key again any more: each carries a deadline.
+    /// The time from which no extension sets the key again: each carries a deadline.
     repairs_end: Time,
-    /// Until when it is repeated, once it was answered.
+    /// The end of the repetition, set by the first answer.
     until: Option<Time>,
     count: u32,
 }
 
 impl Repetition {
-    /// Of a release behind what is `late`; extensions repair nothing from `repairs_end` on.
+    /// Returns the repetition of a release behind `late` requests; extensions repair nothing from `repairs_end` on.
     pub(crate) const fn new(late: Late, repairs_end: Time) -> Self {
         Self { late, repairs_end, until: None, count: 0 }
     }
 
-    /// The node has answered, at `now` and over that connection. When the release is due once more;
-    /// `None`: it is done. The pauses grow, with jitter out of `random` in `0.0..1.0`.
+    /// Handles the node's answer, at `now` and over that connection. Returns the time at which the release is due once more;
+    /// `None` if it is done. The pauses grow, with jitter out of `random` in `0.0..1.0`.
     pub(crate) fn answered(
         &mut self,
         via: Via,
@@ -216,7 +215,7 @@ mod tests {
         let times = repeated(late(Some(2), None, None), at(1_000));
         assert!(times.len() < 30 && times.is_sorted(), "{times:?}");
         assert!(times.last().is_some_and(|last| *last >= at(0).after(LATEST)));
-        // Behind an extension alone, the deadline of that one is enough.
+        // Behind an extension alone, its deadline is enough.
         let times = repeated(late(None, Some(2), None), at(1_000));
         assert!(times.last().is_some_and(|last| (at(1_000)..at(2_500)).contains(last)));
         assert_eq!(repeated(late(None, Some(2), Some(9)), at(1_000)), []);

@@ -1,10 +1,10 @@
-//! The connection to one master: what goes over it, in which order, and what is done when it breaks.
+//! The connection to one master: its requests and their order, and the reaction when it breaks.
 //!
-//! It decides what is written next and what waits; what goes out again over a new connection or in another form, and how a
-//! caller learns of a failure; which requests may still run behind what a node has answered, and for how long a release is
-//! repeated because of that; which old connections have to be ended on the server. A driver moves the bytes.
+//! This module decides what is written next and what waits. It decides what goes out again over a new connection or in another
+//! form, and how a caller learns of a failure. It knows which requests may still run behind a node's answer, and for how long a
+//! release is repeated because of that. It chooses the old connections to be ended on the server. A driver moves the bytes.
 //!
-//! It knows nothing of locks, of what is asked about a node, and of no other node.
+//! It knows nothing of locks, of the content of questions about a node, or of other nodes.
 //!
 //! ```text
 //!                 Connect            End old ones       Ask about the node
@@ -45,8 +45,8 @@ pub(crate) use old_connections::OldConnections;
 pub(crate) use order::{WORTH_IT, calls, put_in_order};
 use pending::PendingReleases;
 
-/// The time by which a connection waits longer than callers. Callers give up at the node timeout and submit their
-/// releases then. These go out behind the requests they belong to.
+/// The time by which a connection waits longer than callers. Callers give up at the node timeout and submit their releases then.
+/// These go out behind the requests they belong to.
 pub(crate) const GRACE: Duration = Duration::from_millis(50);
 
 /// The most requests that go into one write.
@@ -55,69 +55,68 @@ const MOST_WRITTEN: usize = 256;
 const RECONNECT: Backoff =
     Backoff { min: Duration::from_millis(20), max: Duration::from_millis(1_000) };
 
-/// The shortest time between the beginnings of two tries to connect, however many attempts wait for one.
-/// Without it, a host that accepts connections and closes them would see thousands a second, until ports
-/// run out.
+/// The shortest time between the beginnings of two tries to connect, however many attempts wait for one. Without it, a host that
+/// accepts connections and closes them would see thousands of tries a second, until ports run out.
 const BETWEEN_TRIES: Duration = Duration::from_millis(5);
 
-/// The time for which a connection whose client has gone goes on for a release that is repeated, that the node has refused, or
-/// of which nobody knows when its key ends.
+/// The time for which a connection whose client has gone goes on for some releases: those that are repeated, that the node has
+/// refused, or whose keys end at an unknown time.
 const LINGER: Duration = Duration::from_secs(60);
 
-/// The most questions about the node in a row. Five are the most that there is to do: check, probe, begin a quarantine, set its
-/// end, and once more if somebody was faster.
+/// The most questions about the node in a row. At most five are needed: check, probe, begin a quarantine, set its end, and once
+/// more if another client was faster.
 const QUESTIONS_IN_A_ROW: u32 = 8;
 
-/// So many questions about a node there are at most within that time. A server that does not keep its mark, or whose
-/// clock is somewhere else each time, would be probed as often as the network allows, and others with it.
+/// The most questions about a node within `WITHIN`. Otherwise a server that does not keep its mark, or whose clock is somewhere
+/// else each time, would be probed as often as the network allows, and other nodes with it.
 const MOST_QUESTIONS: u32 = 16;
 const WITHIN: Duration = Duration::from_millis(100);
 
-/// The pause before a node is asked again that has refused a question.
+/// The pause before a node that has refused a question is asked again.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 /// The connection to one node. `Q` is a question about it.
 pub(crate) struct Link<R: Request, Q> {
-    /// While the node is down, attempts to take a lock wait for a try to connect.
+    /// True if attempts to take a lock wait for a try to connect while the node is down.
     waits_for_a_try: bool,
-    /// The time that the node has for an answer.
+    /// The time limit of the node's answers.
     timeout: Duration,
     phase: Phase<Q, R::Fault>,
-    /// The requests that were written, or are to be, and are not answered.
+    /// The requests without an answer that were written, or are about to be.
     in_flight: InFlight<R>,
-    /// The connection that is there.
+    /// The present connection.
     connection: Option<Connection<R::Script>>,
-    /// Submitted, in order.
+    /// The requests that were submitted, in order.
     waiting: VecDeque<Job<R>>,
-    /// Written before, and to be written once more, in that manner.
+    /// The requests that were written before and are to be written once more, and their manner.
     again: Option<(Vec<Job<R>>, Manner)>,
     pending: PendingReleases<R>,
-    /// The connections that were given up, and may still deliver what was written over them.
+    /// The connections that were given up, but may still deliver requests that were written over them.
     old: OldConnections,
-    /// Tries to connect in a row that have failed; and when the last one began.
+    /// The number of tries to connect in a row that have failed, and the beginning of the last one.
     tries: u32,
     tried_at: Time,
-    /// The connection was closed in the middle of a write, and opened once more for that.
+    /// True if the connection was closed in the middle of a write, and opened once more for that write.
     is_reopened: bool,
-    /// Nothing follows what is on its way before that is answered.
+    /// True if nothing may follow the requests on their way before these are answered.
     drains: bool,
-    /// The time from which the node is asked about itself again, as was found while there was nothing to write.
+    /// The time from which the node is asked about itself again, found while there was nothing to write.
     asks_from: Option<Time>,
-    /// Questions that were asked in a row; lately, and since when that is counted; when the last one was refused.
+    /// Questions in a row; the beginning and the number of the recent ones; the time of the last refusal.
     in_a_row: u32,
     lately: (Time, u32),
     refused_at: Option<Time>,
-    /// The client has gone, and since when nothing is submitted any more.
+    /// The time at which the client went: nothing is submitted any more.
     client_gone: Option<Time>,
     events: VecDeque<Event<R>>,
-    /// Room for the requests that one answer settles.
+    /// A buffer for the requests that one answer settles.
     settled: Vec<(Job<R>, Settled<R>)>,
 }
 
 enum Phase<Q, F> {
     /// A connection is being made.
     Connecting,
-    /// Old connections are ended on the server that answers over the new one: those that are left.
+    /// Old connections are ended on the server that answers over the new one; `left` are still to be ended.
     Ending {
         left: VecDeque<u64>,
         is_written: bool,
@@ -125,7 +124,7 @@ enum Phase<Q, F> {
     },
     /// The connection is there, and nothing is on its way.
     Open,
-    /// The node is asked something about itself.
+    /// A question about the node is asked.
     Asking {
         question: Q,
         form: Form,
@@ -135,12 +134,12 @@ enum Phase<Q, F> {
     },
     /// Requests are on their way.
     Exchanging,
-    /// The connection is given up. It is closed, behind the final releases if there are to be any.
+    /// The connection is given up. It is closed, behind the final releases if there are any.
     Closing {
         fault: F,
         has_final_releases: bool,
     },
-    /// Requests fail at once, until then.
+    /// Requests fail at once, until that time.
     Down {
         fault: F,
         until: Time,
@@ -148,19 +147,19 @@ enum Phase<Q, F> {
     Ended,
 }
 
-/// A connection that is there.
+/// An open connection.
 struct Connection<S> {
     opened: Opened,
     via: Via,
     known: Known<S>,
     round_trip: RoundTrip,
-    /// The node was asked about itself over it, and may be used.
+    /// True once the node was asked about itself over this connection, and may be used.
     is_up: bool,
 }
 
 impl<R: Request, Q> Link<R, Q> {
-    /// Returns the machine for a node that has `timeout` for an answer. With `waits_for_a_try`, attempts to take a lock wait for a try to connect while
-    /// the node is down.
+    /// Returns the machine for a node that has `timeout` for an answer. With `waits_for_a_try`, attempts to take a lock wait for
+    /// a try to connect while the node is down.
     pub(crate) const fn new(timeout: Duration, waits_for_a_try: bool) -> Self {
         Self {
             waits_for_a_try,
@@ -186,8 +185,8 @@ impl<R: Request, Q> Link<R, Q> {
         }
     }
 
-    /// Returns how many more requests it takes now; 0 while nothing may follow what is on its way. Its answer changes with each
-    /// event.
+    /// Returns the number of further requests that it takes now; 0 while nothing may follow the requests on their way. Its answer
+    /// changes with each event.
     pub(crate) fn room(&self) -> usize {
         let most = match &self.phase {
             _ if self.again.is_some() => 0,
@@ -198,12 +197,12 @@ impl<R: Request, Q> Link<R, Q> {
         most.saturating_sub(self.waiting.len())
     }
 
-    /// Returns true if a write may follow another one that is not answered: the node is that far away.
+    /// Returns true if a write may follow another one that is not answered, because the node is far away.
     pub(crate) fn is_far(&self) -> bool {
         self.between_writes().is_some()
     }
 
-    /// Returns true if no answer comes within that time, as a rule.
+    /// Returns true if, as a rule, no answer comes within `distance`.
     pub(crate) fn is_farther_than(&self, distance: Duration) -> bool {
         let shortest = self.connection.as_ref().and_then(|it| it.round_trip.shortest());
         shortest.is_some_and(|shortest| shortest > distance)
@@ -213,7 +212,7 @@ impl<R: Request, Q> Link<R, Q> {
         self.connection.as_ref().and_then(|connection| connection.round_trip.between_writes())
     }
 
-    /// Returns from when on a write may follow what is on its way. `None`: none may.
+    /// Returns the time from which a write may follow those on their way; `None` if none may.
     pub(crate) fn takes_more_from(&self) -> Option<Time> {
         let between = self.between_writes()?;
         if self.drains || self.again.is_some() || self.in_flight.room(MOST_WRITTEN) == 0 {
@@ -222,12 +221,12 @@ impl<R: Request, Q> Link<R, Q> {
         self.in_flight.last_sent().map(|sent| sent.after(between))
     }
 
-    /// Returns when a write of what waits may follow what is on its way. `None`: nothing waits, or it may not.
+    /// Returns the time at which the waiting requests may follow those on their way; `None` if none wait, or they may not.
     pub(crate) fn writes_at(&self) -> Option<Time> {
         self.takes_more_from().filter(|_| !self.waiting.is_empty())
     }
 
-    /// Returns when the write began whose answers come next.
+    /// Returns the beginning of the write whose answers come next.
     pub(crate) fn sent(&self) -> Option<Time> {
         match &self.phase {
             Phase::Asking { sent, .. } => Some(*sent),
@@ -236,12 +235,12 @@ impl<R: Request, Q> Link<R, Q> {
         }
     }
 
-    /// Returns how many writes are on their way, or are to be.
+    /// Returns the number of writes that are on their way, or are about to be.
     pub(crate) fn writes_on_their_way(&self) -> usize {
         self.in_flight.len()
     }
 
-    /// From now on the shortest round trip is `took`.
+    /// Sets the shortest round trip to `took`.
     #[cfg(test)]
     pub(crate) fn measured(&mut self, took: Duration, now: Time) {
         if let Some(connection) = &mut self.connection {
@@ -261,13 +260,13 @@ impl<R: Request, Q> Link<R, Q> {
         }
     }
 
-    /// Returns true if nothing is on its way, and nothing else is to be done first.
+    /// Returns true if nothing is on its way, and nothing else must be done first.
     pub(crate) fn is_calm(&self) -> bool {
         matches!(self.phase, Phase::Open)
     }
 
-    /// Returns true if a request that is submitted now goes out at once, and no release that is kept goes out with it. To a node
-    /// that is not far away it may also go out behind the answers to what is on its way.
+    /// Returns true if a request that is submitted now goes out at once, without a kept release. To a node that is not far away,
+    /// it may also go out behind the answers to the requests on their way.
     pub(crate) fn can_be_driven(&self, now: Time) -> bool {
         let goes_out = self.is_calm() || self.takes_more_from().is_some_and(|from| from <= now);
         let is_fine = match &self.phase {
@@ -280,44 +279,44 @@ impl<R: Request, Q> Link<R, Q> {
         is_fine && is_free && (goes_out || !self.is_far()) && self.is_up()
     }
 
-    /// The answers to what is on its way are looked at later, so that their time says nothing of the node.
+    /// Leaves the answers on their way for later, so that their time says nothing of the node.
     pub(crate) fn leave_answers(&mut self) {
         self.in_flight.leave_answers();
     }
 
-    /// Returns true if a release that is kept goes out with the next write, which may be at once.
+    /// Returns true if a kept release goes out with the next write, which may be at once.
     pub(crate) fn is_release_due(&self, now: Time) -> bool {
         self.pending.is_due(now)
     }
 
-    /// Returns true if a request waits for what is on its way, or for a moment behind it.
+    /// Returns true if a request waits for the answers to others, or for its moment behind them.
     pub(crate) fn has_unsent(&self) -> bool {
         !self.waiting.is_empty() || self.again.is_some()
     }
 
-    /// A request is to go to the node.
+    /// Takes in a request for the node.
     pub(crate) fn submit(&mut self, job: Job<R>) {
         self.waiting.push_back(job);
     }
 
-    /// Keeps a release for the time when the node has room, or is there. Its caller has been told.
+    /// Keeps a release until the node has room, or can be reached. Its caller has been told.
     pub(crate) fn keep(&mut self, release: Job<R>, now: Time) {
         if self.pending.keep(release, now) {
             self.events.push_back(Event::ReleaseDropped);
         }
     }
 
-    /// The client has gone: nothing is submitted any more.
+    /// Handles the end of the client: nothing is submitted any more.
     pub(crate) fn handle_client_gone(&mut self, now: Time) {
         self.client_gone.get_or_insert(now);
     }
 
-    /// Returns what to hand out. Its answer changes with each event, and with each call of [`poll`](Self::poll).
+    /// Returns the next event to hand out. Its answer changes with each event, and with each call of [`poll`](Self::poll).
     pub(crate) fn poll_event(&mut self) -> Option<Event<R>> {
         self.events.pop_front()
     }
 
-    /// Returns what to do next. Its answer changes with each event, and when that time comes.
+    /// Returns the next step. Its answer changes with each event, and when the time of the step comes.
     pub(crate) fn poll<S>(&mut self, now: Time, around: &mut S) -> Step
     where
         S: Surroundings<R, Question = Q>,
@@ -341,7 +340,7 @@ impl<R: Request, Q> Link<R, Q> {
         }
     }
 
-    /// Answers requests with the node's fault, and connects when that is due. `None`: the phase has changed.
+    /// Answers requests with the node's fault, and connects when that is due. `None` if the phase has changed.
     fn poll_down(&mut self, now: Time, around: &mut impl Surroundings<R>) -> Option<Step> {
         let Phase::Down { fault, until } = &self.phase else { return None };
         let (fault, mut until) = (fault.clone(), *until);
@@ -376,7 +375,7 @@ impl<R: Request, Q> Link<R, Q> {
         self.phase = Phase::Connecting;
     }
 
-    /// Asks about the node, or writes what waits. `None`: the phase has changed.
+    /// Asks about the node, or writes the waiting requests. `None` if the phase has changed.
     fn poll_open<S>(&mut self, now: Time, around: &mut S) -> Option<Step>
     where
         S: Surroundings<R, Question = Q>,
@@ -385,7 +384,7 @@ impl<R: Request, Q> Link<R, Q> {
         let is_settled = self.asks_from.take_if(|until| now < *until).is_some();
         // Requests that have come since go out at once: their mark is compared when they are written.
         let may_ask = !is_settled || self.waiting.is_empty();
-        // Somebody changes the mark all the time, if there are more. Others shall have their turn meanwhile.
+        // More questions mean that a client changes the mark all the time. Requests get their turn in between.
         if may_ask && self.in_a_row < QUESTIONS_IN_A_ROW {
             match self.next_question(now, around) {
                 NextQuestion::Ask(question) => {
@@ -432,11 +431,12 @@ impl<R: Request, Q> Link<R, Q> {
         None
     }
 
-    /// Writes what waits, if it may follow what is on its way, or else reads. `None`: the phase has changed, or what waits.
+    /// Writes the waiting requests if they may follow those on their way, otherwise reads. `None` if the phase or the waiting
+    /// requests have changed.
     fn poll_exchanging(&mut self, now: Time, around: &mut impl Surroundings<R>) -> Option<Step> {
         if self.is_far() && !self.waiting.is_empty() {
-            // Releases that are due go out when all is answered, as do requests that go behind all others, and questions about
-            // the node.
+            // Three things wait until all is answered: releases that are due, requests that go behind all others, and questions
+            // about the node.
             self.drains |= self.pending.is_due(now)
                 || self.waiting.iter().any(|job| job.request.goes_last())
                 || around.settled_until().is_none_or(|until| until <= now);
@@ -480,14 +480,14 @@ impl<R: Request, Q> Link<R, Q> {
         next
     }
 
-    /// Returns true if the client has gone, and nothing is left that the node needs to be told.
+    /// Returns true if the client has gone, and the node needs no further release.
     fn is_over(&self, now: Time) -> bool {
         let Some(gone) = self.client_gone else { return false };
         let needed = self.pending.needed_until(gone.after(LINGER));
         self.waiting.is_empty() && needed.is_none_or(|needed| needed <= now)
     }
 
-    /// Shows what is to be written, in order.
+    /// Shows the commands to be written, in order.
     pub(crate) fn show_write(&mut self, mut show: impl FnMut(Command<'_, R, Q>)) {
         match &mut self.phase {
             Phase::Ending { left, .. } => left.iter().for_each(|id| show(Command::End(*id))),
@@ -497,7 +497,7 @@ impl<R: Request, Q> Link<R, Q> {
                 exchange.show(|jobs, batch, form, mark| {
                     show(Command::Call { jobs, batch, form, mark });
                 });
-                // In the same write and, as a rule, in the same read: it costs the server a microsecond.
+                // The clock is read in the same write and, as a rule, in the same read: it costs the server a microsecond.
                 show(Command::Clock);
             }
             _ => {}
@@ -505,8 +505,8 @@ impl<R: Request, Q> Link<R, Q> {
     }
 
     /// Shows the releases that are written behind the requests that a silent server has not answered, on the very same
-    /// connection. Should it wake up later and run those requests, it runs the releases right after them, and no key stays
-    /// behind. They are kept for the reconnect as well: nobody knows whether this arrived.
+    /// connection. If the server wakes up later and runs those requests, it runs the releases right after them, and no key stays
+    /// behind. The releases are kept for the reconnect as well, since nobody knows whether they arrived.
     pub(crate) fn final_releases(&mut self, mut show: impl FnMut(&R, Form)) {
         let (Phase::Closing { has_final_releases: true, .. }, Some(connection)) =
             (&self.phase, &mut self.connection)
@@ -518,23 +518,22 @@ impl<R: Request, Q> Link<R, Q> {
         }
     }
 
-    /// Returns true if the node may be used over the connection that is there.
+    /// Returns true if the node may be used over the present connection.
     pub(crate) fn is_up(&self) -> bool {
         self.connection.as_ref().is_some_and(|connection| connection.is_up)
     }
 
-    /// Returns true if any release is kept, or is told again.
+    /// Returns true if any release is kept, or is to be repeated.
     pub(crate) fn keeps_any(&self) -> bool {
         !self.pending.is_empty()
     }
 
-    /// Returns how many releases have not been delivered.
+    /// Returns the number of releases that have not been delivered.
     pub(crate) fn kept_releases(&self) -> usize {
         self.pending.len()
     }
 
-    /// Drops the releases that are of no use any more, gives room back that was needed once, and returns whether any release is
-    /// left.
+    /// Drops the releases that are of no use any more, and gives unused room back. Returns true if any release is left.
     pub(crate) fn tidy(&mut self, now: Time) -> bool {
         give_room_back(&mut self.waiting);
         give_room_back(&mut self.events);

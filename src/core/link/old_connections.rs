@@ -5,13 +5,13 @@ use std::collections::VecDeque;
 use super::super::base::{Mechanism, Rule, Time};
 use super::late::{LATEST, Via};
 
-/// The most of them that are known one by one.
+/// The most old connections that are known one by one.
 const MOST: usize = 16;
 
-/// Counts the connections to one node, and knows of which earlier ones something may still run there.
+/// Counts the connections to one node, and knows the earlier ones over which something may still arrive.
 ///
-/// What connects anew ends the old connections on the server first: what the server says is ended, or not
-/// there any more, runs nothing. A server's ids are never used twice, but they are of one run of it.
+/// A new connection first ends the old ones on the server. A connection that the server has ended, or does not have any more,
+/// runs nothing. A server's ids are never used twice, but they belong to one run of it.
 #[derive(Debug)]
 pub(crate) struct OldConnections {
     opened: u64,
@@ -20,17 +20,17 @@ pub(crate) struct OldConnections {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Old {
-    /// The run of the server that it led to; `None`: any.
+    /// The run of the server to which it led; `None` if it may be any.
     run: Option<String>,
-    /// Its id there, if we may know it, and it can be ended.
+    /// Its id on that server, if we may know it and the connection can be ended.
     id: Option<u64>,
-    /// From then on nothing arrives over it any more, as a rule. A server that hangs, or something between
-    /// us and it, may keep what it has for longer: what can be ended does not count as over before that.
+    /// The time from which, as a rule, nothing arrives over it any more. A server that hangs, or something between us and it, may
+    /// keep data for longer. So a connection that can be ended is not over before it was ended.
     until: Time,
 }
 
 impl Old {
-    /// Whether something may still arrive over it at that run of the server.
+    /// Returns true if something may still arrive over it at that run of the server.
     fn may_deliver(&self, run: &str, now: Time) -> bool {
         now < self.until || self.id.is_some() && self.run.as_deref() == Some(run)
     }
@@ -41,23 +41,23 @@ impl OldConnections {
         Self { opened: 0, old: VecDeque::new() }
     }
 
-    /// A connection to that run of the server, with that id there, was given up at `now`, and not all
-    /// that was written over it was answered.
+    /// Notes that a connection was given up at `now`, although not all requests that were written over it were answered. It led
+    /// to that run of the server, and has that id there.
     pub(crate) fn given_up(&mut self, run: &str, id: Option<u64>, now: Time) {
         let run = (!run.is_empty()).then(|| run.to_owned());
         let id = id.filter(|_| run.is_some());
         self.old.push_back(Old { run, id, until: now.after(LATEST) });
         if self.old.len() > MOST {
             self.old.pop_front();
-            // It stands for both from now on, and nobody can end both.
+            // The entry stands for both connections from now on, and nobody can end both.
             if let Some(first) = self.old.front_mut() {
                 *first = Old { run: None, id: None, until: now.after(LATEST) };
             }
         }
     }
 
-    /// Which connections are to be ended on the server whose run that is, over the connection with the id
-    /// `own`. Not that one: some proxy has several of ours share it, and it would be none to be ended.
+    /// Returns the connections to be ended on the server whose run that is, over the connection with the id `own`. That one
+    /// is left out: a proxy may have several of our connections share it, and ending it would end the present one.
     pub(crate) fn that_have_to_end(&mut self, run: &str, own: Option<u64>, now: Time) -> Vec<u64> {
         self.old.retain(|old| old.may_deliver(run, now));
         if let Some(own) = own {
@@ -68,22 +68,22 @@ impl OldConnections {
         have_to_end.if_off(Mechanism::OldConnectionsAreEnded, Vec::new())
     }
 
-    /// That server does not let us end the connection.
+    /// Notes that the server does not let us end the connection.
     pub(crate) fn cannot_be_ended(&mut self, run: &str, id: u64) {
         let that = |old: &&mut Old| old.run.as_deref() == Some(run) && old.id == Some(id);
         self.old.iter_mut().filter(that).for_each(|old| old.id = None);
     }
 
-    /// That server has ended the connection, or does not have it any more.
+    /// Notes that the server has ended the connection, or does not have it any more.
     pub(crate) fn ended(&mut self, run: &str, id: u64) {
         self.old.retain(|old| old.run.as_deref() != Some(run) || old.id != Some(id));
     }
 
-    /// There is another connection, to that run of the server.
+    /// Notes a new connection to that run of the server, and returns it.
     pub(crate) fn opened(&mut self, run: &str, now: Time) -> Via {
         self.old.retain(|old| old.may_deliver(run, now));
         self.opened += 1;
-        // Another run is another process; the one that may have had the requests is gone.
+        // Another run is another process; the process that may have had the requests is gone.
         let concerns = |old: &Old| run.is_empty() || old.run.as_deref().is_none_or(|of| of == run);
         Via { connection: self.opened, fenced: !self.old.iter().any(concerns) }
     }
@@ -125,7 +125,7 @@ mod tests {
         old.given_up("run", Some(7), at(1));
         assert!(old.that_have_to_end("other", None, at(1)).is_empty());
         assert!(old.opened("other", at(1)).fenced, "that process has ended");
-        // A proxy leads back to the first one.
+        // A proxy leads back to the first server.
         assert_eq!(old.that_have_to_end("run", None, at(1)), [7]);
         assert!(!old.opened("run", at(1)).fenced);
     }

@@ -1,11 +1,11 @@
 //! The order of requests in one write, and the calls that make them.
 //!
-//! To start a script costs a server about as much as two commands in it, and what all of them need is read once. So
-//! calls of scripts that go out in one write are made by one call, as far as their scripts allow.
+//! Starting a script costs a server about as much as two commands in it, and the data that all calls need is read once per
+//! script. So calls of scripts that go out in one write are made by one call, as far as their scripts allow.
 //!
-//! Calls that are not made may be made again: so there is one batch of each kind of lock in a write, and nothing behind
-//! them that would run before what has to come first. Whatever has to come first is of the same kind: no two kinds
-//! share an owner.
+//! Calls of a batch that were not made may be made again. So a write has one batch of each kind of lock, and nothing goes behind
+//! a batch that would then overtake a request that must come first. A request that must come first is of the same kind: no two
+//! kinds share an owner.
 
 use std::collections::VecDeque;
 
@@ -13,7 +13,7 @@ use super::super::base::{Mechanism, Rule};
 use super::driver::{Form, Request};
 use super::job::Job;
 
-/// Fewer calls are made one by one: it would cost more to take them apart than it saves.
+/// The fewest calls of a batch: for fewer, taking the batch apart would cost more than it saves.
 pub(crate) const WORTH_IT: usize = 3;
 
 /// One call in a write.
@@ -31,9 +31,9 @@ impl<S> Call<S> {
     }
 }
 
-/// Puts batchable requests last, so that a retried batch cannot be overtaken by a call that came behind a
-/// release in it; each kind's requests together, in the order in which the first of each has come. Requests that
-/// [go last](Request::goes_last) are behind these.
+/// Puts batchable requests last, so that a retried batch cannot be overtaken by a call that came behind a release in it. The
+/// requests of each kind are together, in the order of the first request of each kind.
+/// Requests that [go last](Request::goes_last) are behind these.
 pub(crate) fn put_in_order<R: Request>(jobs: &mut [Job<R>]) {
     let mut batches: Vec<R::Script> = Vec::new();
     for batch in jobs.iter().filter_map(|job| job.request.batch()) {
@@ -50,7 +50,8 @@ pub(crate) fn put_in_order<R: Request>(jobs: &mut [Job<R>]) {
     });
 }
 
-/// The calls that make `jobs`, in order. If not `together`, each is a call of its own. `form` says how a script is named.
+/// Returns the calls that make `jobs`, in order. Unless `together`, each job has a call of its own. `form` says how a script is
+/// named.
 pub(crate) fn calls<R: Request>(
     jobs: &[Job<R>],
     together: bool,

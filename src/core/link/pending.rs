@@ -1,4 +1,4 @@
-//! Releases that a node has still to be told, or to be told again.
+//! Releases that must still be sent to a node, or sent again.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -6,26 +6,26 @@ use super::super::base::{Time, give_room_back};
 use super::driver::Request;
 use super::job::Job;
 
-/// The most releases that are kept for one node. What is beyond it goes by the keys' own TTL.
+/// The most releases that are kept for one node. Keys beyond that end by their own TTL.
 const CAPACITY: usize = 65_536;
 
-/// The most that a node has refused and that it is told again.
+/// The most refused releases that are sent again.
 const MOST_REFUSED: usize = 4_096;
 
-/// Releases by when they are due, and in their order.
+/// Releases by due time and sequence number.
 type Due<R> = BTreeMap<(Time, u64), Job<R>>;
 
-/// The releases of one node that could not be delivered, in the order in which they came. Each is kept
-/// while its key can still be there. Releases that are repeated are here as well, since a late request may
-/// still run behind them; and those that the node has refused.
+/// The releases of one node that could not be delivered, in the order in which they came. Each is kept while its key can still be
+/// there. Repeated releases are kept as well, since a late request may still run behind them, and so are those that the node has
+/// refused.
 pub(super) struct PendingReleases<R> {
     undelivered: VecDeque<Job<R>>,
-    /// The length at which those of no use are dropped: a node may be down for longer than keys live.
+    /// The length at which useless releases are dropped: a node may be down for longer than keys live.
     sweep_at: usize,
     repeated: Due<R>,
-    /// The node is told of them again.
+    /// Refused releases, which are sent again.
     refused: Due<R>,
-    /// Numbers those of both.
+    /// The last sequence number of both.
     last: u64,
 }
 
@@ -68,8 +68,8 @@ impl<R: Request> PendingReleases<R> {
         is_full
     }
 
-    /// Keeps a release that the node has refused, and is told again at `due`. What is too much goes by the key's own TTL, as the
-    /// event of the refusal has said.
+    /// Keeps a release that the node has refused, and that is sent again at `due`. If there is no room for it, its key ends by
+    /// its own TTL, as the event of the refusal has said.
     pub(super) fn keep_refused(&mut self, mut release: Job<R>, due: Time, now: Time) {
         drop(release.request.take_caller());
         release.request.is_told();
@@ -82,14 +82,15 @@ impl<R: Request> PendingReleases<R> {
         }
     }
 
-    /// Nothing can run any more behind what is delivered from now on: once more each, and that is it.
+    /// Sends each repeated release once more, now, for the last time: nothing can run any more behind a release that is delivered
+    /// from now on.
     pub(super) fn repeat_now(&mut self, now: Time) {
         let repeated = std::mem::take(&mut self.repeated);
         self.repeated = repeated.into_iter().map(|((_, i), it)| ((now, i), it)).collect();
     }
 
-    /// Takes out up to `most` releases: those whose keys can still be there, and those that are due again. A quarter of them at
-    /// most are such as the node has refused, so that these keep no other request waiting.
+    /// Takes out up to `most` releases: those whose keys can still be there, and those that are due again. At most a quarter are
+    /// releases that the node has refused, so that these keep no other request waiting.
     pub(super) fn take(&mut self, most: usize, now: Time) -> Vec<Job<R>> {
         let some = most.min(self.undelivered.len());
         let mut taken: Vec<_> = self.undelivered.drain(..some).collect();
@@ -100,19 +101,19 @@ impl<R: Request> PendingReleases<R> {
         taken
     }
 
-    /// Returns true if any is to go out now.
+    /// Returns true if any release must go out now.
     pub(super) fn is_due(&self, now: Time) -> bool {
         !self.undelivered.is_empty() || self.next_due().is_some_and(|due| due <= now)
     }
 
-    /// Returns when the next one is due that is told again.
+    /// Returns the next time at which a release must be sent again.
     pub(super) fn next_due(&self) -> Option<Time> {
         let first = |told: &Due<R>| told.first_key_value().map(|(it, _)| it.0);
         [first(&self.repeated), first(&self.refused)].into_iter().flatten().min()
     }
 
-    /// Returns until when one of them may be of use: `unknown` where that is not known, and no later than that for those that the
-    /// node has refused. `None` if there is none.
+    /// Returns the time until which a kept release may be of use; `None` if there is none. `unknown` stands for an unknown time,
+    /// and is the latest time for releases that the node has refused.
     pub(super) fn needed_until(&self, unknown: Time) -> Option<Time> {
         let until = |job: &Job<R>| job.release().and_then(|it| it.until).unwrap_or(unknown);
         let others = self.undelivered.iter().chain(self.repeated.values()).map(until);
@@ -120,19 +121,19 @@ impl<R: Request> PendingReleases<R> {
         others.chain(refused).max()
     }
 
-    /// Drops the releases that are of no use any more, and returns whether any is left.
+    /// Drops the releases that are of no use any more. Returns true if any is left.
     pub(super) fn tidy(&mut self, now: Time) -> bool {
         self.sweep(now);
         give_room_back(&mut self.undelivered);
         !self.is_empty()
     }
 
-    /// Returns true if none is kept or told again.
+    /// Returns true if no release is kept or repeated.
     pub(super) fn is_empty(&self) -> bool {
         self.undelivered.is_empty() && self.repeated.is_empty() && self.refused.is_empty()
     }
 
-    /// Returns how many have not been delivered.
+    /// Returns the number of releases that have not been delivered.
     pub(super) fn len(&self) -> usize {
         self.undelivered.len() + self.refused.len()
     }
@@ -140,12 +141,12 @@ impl<R: Request> PendingReleases<R> {
     fn sweep(&mut self, now: Time) {
         self.undelivered.retain(|release| can_be_there(release, now));
         self.refused.retain(|_, release| can_be_there(release, now));
-        // The length has to double, so that a release is looked at about twice.
+        // The length must double first, so that each release is checked about twice.
         self.sweep_at = (self.undelivered.len() * 2 + 16).min(CAPACITY);
     }
 }
 
-/// Moves those that are due into `taken`, until it has `most`.
+/// Moves due releases into `taken`, until it has `most`.
 fn take_due<R>(from: &mut Due<R>, taken: &mut Vec<Job<R>>, most: usize, now: Time) {
     while taken.len() < most
         && let Some(first) = from.first_entry().filter(|first| first.key().0 <= now)

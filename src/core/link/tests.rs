@@ -1,4 +1,4 @@
-//! The machine of a connection with a server that is played by the tests.
+//! Tests of the machine of a connection, with a server that the tests play.
 
 mod machine;
 mod model;
@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use super::*;
 
-/// What callers hear, by the number of their request.
+/// The answers that callers have got, by the number of their request.
 pub(super) type Heard = Rc<RefCell<Vec<(u32, Result<u32, Failure>)>>>;
 
 /// Scripts by their numbers: even ones can be made by the batch 100.
@@ -20,10 +20,10 @@ pub(super) const BATCH: u8 = 100;
 pub(super) struct Fake {
     pub(super) number: u32,
     pub(super) script: u8,
-    /// What an answer to it means.
+    /// The meaning of an answer to it.
     pub(super) means: Option<Meaning>,
     pub(super) heard: Option<Heard>,
-    /// Its caller does not want it any more.
+    /// True if its caller does not want it any more.
     pub(super) unwanted: Rc<Cell<bool>>,
     pub(super) goes_last: bool,
     pub(super) log: Rc<RefCell<Vec<String>>>,
@@ -81,13 +81,13 @@ impl Fault for &'static str {
     }
 }
 
-/// What a client knows of its node.
+/// A client's knowledge of its node.
 pub(super) struct World {
     pub(super) mark: Result<&'static str, Failure>,
     pub(super) serves: bool,
-    /// Nothing has to be asked about the node until then.
+    /// The time until which no question about the node is needed.
     pub(super) settled: Option<Time>,
-    /// Questions that are still to be asked.
+    /// The number of questions that are still to be asked.
     pub(super) questions: u32,
     pub(super) verdict: ClockVerdict,
     pub(super) is_down: bool,
@@ -205,7 +205,7 @@ impl Driven {
         }
     }
 
-    /// With a connection that is there.
+    /// Returns a machine with an open connection.
     pub(super) fn up() -> Self {
         let mut driven = Self::new();
         driven.opened(1);
@@ -238,7 +238,7 @@ impl Driven {
         self.link.handle_opened(Opened { run: "run".to_owned(), id: Some(id) }, self.now);
     }
 
-    /// A request of that script; its number.
+    /// Submits a request of that script, and returns its number.
     pub(super) fn submit(&mut self, script: u8, purpose: Purpose) -> u32 {
         self.submit_that_means(script, purpose, None)
     }
@@ -259,7 +259,8 @@ impl Driven {
         self.numbers
     }
 
-    /// What is written, in short: `3` a call, `[1 2 3]` a batch, `+` with its source.
+    /// Returns the present write, in short: `3` is a call, `[1 2 3]` a batch, and `+` marks a call
+    /// with its source.
     pub(super) fn written(&mut self) -> Vec<String> {
         let mut written = Vec::new();
         self.link.show_write(|command| {

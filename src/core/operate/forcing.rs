@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use super::super::base::{Mechanism, Rule, Time, drift};
 
-/// How the nodes are told, and for how long that matters.
+/// The order to the nodes to take a lock by force, and its times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ForcePlan {
-    /// How long the owners' tombstones live.
+    /// Time for which the owners' tombstones live.
     pub(crate) tombstones_live: Duration,
-    /// Until when a node counts that answers, and until when the order is kept for one that is down.
+    /// `answer_by`: end of the time in which an answer counts. `kept_until`: end of the time for which the order is
+    /// kept for a node that is down.
     pub(crate) answer_by: Time,
     pub(crate) kept_until: Time,
 }
@@ -17,17 +18,17 @@ pub(crate) struct ForcePlan {
 impl ForcePlan {
     /// The plan for an order at `now`, where keys live for `max_ttl` at most and nodes have `timeout` to answer.
     ///
-    /// The last round of extension that a majority can confirm runs before the last node of a majority has been told. What
-    /// a holder asks for by that is over after `max_ttl`; until then no tombstone may end, not even that of the node
-    /// that was told first.
+    /// The last round of extension that a majority can confirm runs before the last node of a majority has been told.
+    /// The life that a holder asks for in that round is over after `max_ttl`. Until then no tombstone may end, not
+    /// even that of the node that was told first.
     pub(crate) fn new(max_ttl: Duration, timeout: Duration, now: Time) -> Self {
         let lives = max_ttl.saturating_add(drift(max_ttl)).saturating_add(timeout);
         let tombstones_live = lives.if_off(Mechanism::ForcedStayOut, Duration::from_millis(1));
         Self { tombstones_live, answer_by: now.after(timeout), kept_until: now.after(lives) }
     }
 
-    /// The plan for a name whose keys live for so long on some node: what is kept of a lock that was given back may live
-    /// for longer than any lock. A node that is down is told as long as it may have such a key.
+    /// The plan for a name whose keys live for `life` on some node. The key of a lock that was given back and is
+    /// still kept may live longer than any lock. A node that is down is told as long as it may have such a key.
     pub(crate) fn while_keys_live(self, life: Duration, now: Time) -> Self {
         let gone_at = now.after(life).after(drift(life));
         Self { kept_until: self.kept_until.max(gone_at), ..self }

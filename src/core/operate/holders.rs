@@ -1,4 +1,4 @@
-//! Who holds a lock, by the word of the nodes.
+//! The holders of a lock, by the answers of the nodes.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,77 +7,77 @@ use super::super::base::{Time, majority};
 use super::super::link::Via;
 use super::super::vote::{Ballot, Failure};
 
-/// How a lock is kept on a node.
+/// The layout in which a node keeps a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum KeyLayout {
-    /// A string, which is its owner: the exclusive lock, and that of other clients of the Redlock algorithm.
+    /// A string with its owner as the value: the exclusive lock, and that of other clients of the Redlock algorithm.
     String,
-    /// A hash with a field for each owner: locks that are held several times or by several, and those of Redisson.
+    /// A hash with a field for each owner: locks with several holds or several holders, and those of Redisson.
     Hash,
 }
 
-/// As what a node has a lock.
+/// The kind as which a node keeps a held lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum HeldAs {
-    /// By one owner: a mutex, a fair lock, or one name of several. Nodes do not tell these apart.
+    /// Held by one owner: a mutex, a fair lock, or one name of several. Nodes do not tell these apart.
     Exclusive,
-    /// By one owner, whose thread may take it again.
+    /// Held by one owner, whose thread may take it again.
     Reentrant,
-    /// A read-write lock, to read.
+    /// The read side of a read-write lock.
     Read,
-    /// A read-write lock, to write.
+    /// The write side of a read-write lock.
     Write,
     /// A semaphore.
     Semaphore {
-        /// How many permits it has.
+        /// The number of its permits.
         permits: u32,
     },
 }
 
-/// What is known of whether somebody holds a lock.
+/// The state of a lock, as far as it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LockState {
     /// One owner, or several that hold it together, have it on a majority of the nodes.
     Held,
-    /// Its holder has given it back, and the nodes keep it for a while, as `min_hold` has it: nobody holds it, and nobody
-    /// can take it.
+    /// Its holder has given it back, and the nodes keep it for a while because of `min_hold`: nobody holds it, and
+    /// nobody can take it.
     Kept,
     /// A majority of the nodes says that nobody has it.
     Free,
-    /// Neither is certain. Nodes may have keys of attempts, which end in a moment. Too few nodes may have answered. Or
-    /// nodes may have forgotten locks, so that it does not count that they know of none.
+    /// None of the other states is certain. Nodes may have keys of attempts, which end in a moment. Too few nodes may
+    /// have answered. Or nodes may have forgotten locks, so that their not knowing a holder does not count.
     Unclear,
 }
 
-/// What a node says of one name of a lock.
+/// A node's answer about one name of a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct HolderVote {
     pub(crate) key: HeldKey,
     /// The largest number of a grant that the node knows; 0 if it knows none.
     pub(crate) number: u64,
-    /// The node may have forgotten locks: that it knows of no holder does not count.
+    /// True if the node may have forgotten locks: then its not knowing a holder does not count.
     pub(crate) forgetful: bool,
-    /// `None`: nobody has it there, or it is not known.
+    /// `None`: nobody has the lock there, or its kind is not known.
     pub(crate) held_as: Option<HeldAs>,
-    /// How many callers stand in its queue there.
+    /// The number of callers in the node's queue for the lock.
     pub(crate) waiting: u64,
 }
 
-/// What is under the lock's key.
+/// The value under the lock's key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum HeldKey {
     Nothing,
     Lock {
         layout: KeyLayout,
-        /// None, if what is there is too long for an owner.
+        /// The owners; empty if the value is too long for an owner.
         owners: Vec<Vec<u8>>,
-        /// How long it lives without a renewal; `None`: it has no expiry.
+        /// Time for which the key lives without a renewal; `None`: it has no expiry.
         lives: Option<Duration>,
     },
-    /// Something that is no lock, of that type.
+    /// A value of that type, which is no lock.
     NoLock(String),
 }
 
@@ -87,23 +87,23 @@ pub(crate) struct Holding {
     pub(crate) owner: Vec<u8>,
     pub(crate) layout: KeyLayout,
     pub(crate) held_as: Option<HeldAs>,
-    /// How many nodes say so.
+    /// The number of nodes that name the owner.
     pub(crate) nodes: usize,
-    /// The lock's number, as a majority of the nodes knows it; 0 if it knows none.
+    /// The lock's number, as a majority of the nodes knows it; 0 if they know none.
     pub(crate) number: u64,
 }
 
-/// The question to all nodes who has one name of a lock. All of them are heard, within its time.
+/// A request to all nodes for the holders of one name of a lock. It hears all of them, within its time.
 #[derive(Debug)]
 pub(crate) struct Holders {
     answer_by: Time,
     votes: Vec<Option<HolderVote>>,
-    /// How many nodes have neither answered nor failed.
+    /// The number of nodes that have neither answered nor failed.
     open: usize,
-    /// Clients may fall back to the first node, so that one may hold the lock by its word alone.
+    /// True if clients may fall back to the first node, so that a client may hold the lock on that node alone.
     first_decides: bool,
-    /// Nodes that may have forgotten locks are kept from granting them, so that a holder may be there of whom they know
-    /// nothing.
+    /// True if nodes that may have forgotten locks grant none for a while, so that a holder may exist that they do
+    /// not know.
     quarantine: bool,
 }
 
@@ -117,30 +117,30 @@ impl Holders {
         Self { answer_by, votes: vec![None; nodes], open: nodes, first_decides, quarantine }
     }
 
-    /// When its time is over.
+    /// The end of its time.
     pub(crate) const fn answer_by(&self) -> Time {
         self.answer_by
     }
 
-    /// Returns what each node has said.
+    /// Returns the answer of each node.
     pub(crate) fn votes(&self) -> &[Option<HolderVote>] {
         &self.votes
     }
 
-    /// The node may have forgotten locks, as its client knows.
+    /// Notes that the node may have forgotten locks, as its client knows.
     pub(crate) fn doubt(&mut self, node: usize) {
         if let Some(vote) = &mut self.votes[node] {
             vote.forgetful = self.quarantine;
         }
     }
 
-    /// Returns whether a majority has answered.
+    /// Returns true if a majority has answered.
     pub(crate) fn is_answered(&self) -> bool {
         self.votes.iter().flatten().count() >= majority(self.votes.len())
     }
 
-    /// Returns whether no holder can be there whom no node has named: a majority has named somebody, or has forgotten
-    /// nothing.
+    /// Returns true if no holder can exist that no node has named: a majority of the nodes has named a holder, or has
+    /// forgotten nothing.
     pub(crate) fn is_certain(&self) -> bool {
         let knows = |vote: &HolderVote| {
             let names_somebody = matches!(vote.key, HeldKey::Lock { .. });
@@ -151,7 +151,7 @@ impl Holders {
         known >= majority(self.votes.len()) && (first_knows || !self.first_decides)
     }
 
-    /// Returns which nodes have answered, and may have forgotten whom they do not name.
+    /// Returns the nodes that have answered, and may have forgotten a holder that they do not name.
     pub(crate) fn forgetful(&self) -> Vec<usize> {
         let is_forgetful =
             |vote: &HolderVote| vote.forgetful && !matches!(vote.key, HeldKey::Lock { .. });
@@ -168,7 +168,7 @@ impl Holders {
         lives.max().unwrap_or_default()
     }
 
-    /// Returns the owners that have the lock on a majority of the nodes. There are several where it is held together.
+    /// Returns the owners that have the lock on a majority of the nodes. There are several if they hold it together.
     pub(crate) fn holdings(&self) -> Vec<Holding> {
         let needed = majority(self.votes.len());
         let mut found: BTreeMap<&[u8], (Holding, Vec<u64>)> = BTreeMap::new();
@@ -190,7 +190,7 @@ impl Holders {
         found.into_values().filter_map(holding).collect()
     }
 
-    /// Returns whether the lock is held, as far as that is known.
+    /// Returns the state of the lock, as far as it is known.
     pub(crate) fn state(&self) -> LockState {
         if !self.holdings().is_empty() {
             return LockState::Held;
@@ -242,8 +242,9 @@ impl Holders {
         seen
     }
 
-    /// Returns the owners that may hold the lock, and have not given it back. `is_kept` tells what nodes keep in place of an owner that
-    /// has. None, if a majority says that nobody holds it: some node may not have been told of a release yet.
+    /// Returns the owners that may hold the lock, and have not given it back. `is_kept` recognises the text that
+    /// nodes keep in place of an owner that has. There are none if a majority says that nobody holds the lock: some
+    /// node may not have been told of a release yet.
     pub(crate) fn working(&self, is_kept: impl Fn(&[u8]) -> bool) -> Vec<Vec<u8>> {
         let holdings = self.holdings();
         let is_held = !holdings.is_empty();
@@ -251,14 +252,14 @@ impl Holders {
         if is_kept_only || self.state() == LockState::Free {
             return Vec::new();
         }
-        // The others that nodes name are those of attempts.
+        // The other owners that nodes name belong to attempts.
         let held = holdings.into_iter().map(|held| held.owner);
         let mut owners: Vec<_> = if is_held { held.collect() } else { self.seen() };
         owners.retain(|owner| !is_kept(owner));
         owners
     }
 
-    /// Returns whether some node has something under the name that is no lock.
+    /// Returns true if some node has a value under the name that is no lock.
     pub(crate) fn has_no_lock(&self) -> bool {
         let is_none = |key: &HeldKey| match key {
             HeldKey::Nothing => false,
@@ -313,7 +314,7 @@ mod tests {
         HolderVote { key: HeldKey::Nothing, number: 7, forgetful: false, held_as: None, waiting: 0 }
     }
 
-    /// A node that may have forgotten locks says nothing by naming nobody.
+    /// The answer of a node that may have forgotten locks does not count if it names nobody.
     #[test]
     fn nobody_can_be_there_unseen_once_a_majority_knows() {
         let forgetful = |vote: HolderVote| HolderVote { forgetful: true, ..vote };
@@ -392,12 +393,12 @@ mod tests {
         assert_eq!(known.state(), LockState::Free);
         known.doubt(0);
         assert_eq!(known.state(), LockState::Unclear);
-        // Where nodes grant at once whatever they have forgotten, it counts.
+        // If nodes grant locks at once whatever they have forgotten, the answer counts.
         let mut off = Holders::new(1, Time::from_start(S), false, false);
         off.vote(0, HolderVote { forgetful: true, ..nobody() });
         off.doubt(0);
         assert_eq!(off.state(), LockState::Free);
-        // A holder has set its key there again, or it was never gone.
+        // A holder has set its key there again, or the key was never gone.
         let mut kept = holders(false, &[Some(held("a")), Some(held("a")), None]);
         kept.doubt(0);
         assert_eq!(kept.state(), LockState::Held);

@@ -1,6 +1,6 @@
 //! The requests of operators: a list of the holders of locks, and the removal of a lock by force.
 //!
-//! It decides what the answers of the nodes come to. It knows nothing of this client's own locks and callers.
+//! This module judges the answers of the nodes. It knows nothing of this client's own locks and callers.
 
 mod forcing;
 mod holders;

@@ -6,27 +6,27 @@ use super::super::base::{Time, majority};
 use super::super::link::Via;
 use super::super::vote::{Ballot, Failure};
 
-/// What a node says in one step of its scan.
+/// A node's answer in one step of its scan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ScanVote {
-    /// From where its scan goes on; `None` at the end.
+    /// The cursor from which its scan goes on; `None` at the end.
     pub(crate) cursor: Option<String>,
     pub(crate) keys: Vec<Vec<u8>>,
-    /// At the end: for how long the node has kept all its keys, by its own word; zero if it was emptied in this run.
+    /// At the end: the time for which the node says it has kept all its keys; zero if it was emptied in this run.
     pub(crate) whole_for: Duration,
 }
 
-/// One step of the scans of several nodes. All of them are heard, within its time.
+/// One step of the scans of several nodes. It hears all of them, within its time.
 #[derive(Debug)]
 pub(crate) struct ScanStep {
     answer_by: Time,
     votes: Vec<Option<ScanVote>>,
-    /// How many nodes have neither answered nor failed.
+    /// The number of nodes that have neither answered nor failed.
     open: usize,
 }
 
 impl ScanStep {
-    /// Returns what each node has said.
+    /// Returns the answer of each node.
     pub(crate) fn take_votes(&mut self) -> Vec<Option<ScanVote>> {
         self.votes.iter_mut().map(Option::take).collect()
     }
@@ -55,18 +55,18 @@ impl Ballot for ScanStep {
     }
 }
 
-/// How far the scan of one node has come.
+/// The progress of the scan of one node.
 #[derive(Debug)]
 enum Progress {
-    /// It goes on from that cursor.
+    /// The scan goes on from that cursor.
     From(String),
-    /// The node has kept all its keys for that long.
+    /// The scan has ended. The node has kept all its keys for that time.
     Ended(Duration),
-    /// The node has not answered a step of it, and is asked nothing more.
+    /// The node has not answered a step of the scan, and is asked no more.
     Failed,
 }
 
-/// The scan of all nodes. What their keys are is the caller's matter.
+/// The scan of all nodes. The caller decides which of their keys are locks.
 #[derive(Debug)]
 pub(crate) struct Scan {
     nodes: Vec<Progress>,
@@ -77,7 +77,7 @@ impl Scan {
         Self { nodes: (0..nodes).map(|_| Progress::From("0".to_owned())).collect() }
     }
 
-    /// Returns from where the scan of the node goes on; `None` if it does not.
+    /// Returns the cursor from which the scan of the node goes on; `None` if it does not.
     pub(crate) fn cursor(&self, node: usize) -> Option<&str> {
         match &self.nodes[node] {
             Progress::From(cursor) => Some(cursor),
@@ -91,7 +91,7 @@ impl Scan {
         ScanStep { answer_by, votes: vec![None; self.nodes.len()], open }
     }
 
-    /// Takes what the nodes have said in a step. Returns the keys that they have named.
+    /// Takes the nodes' answers in a step. Returns the keys that they have named.
     pub(crate) fn handle_votes(&mut self, votes: Vec<Option<ScanVote>>) -> Vec<Vec<u8>> {
         let mut keys = Vec::new();
         for (node, vote) in self.nodes.iter_mut().zip(votes) {
@@ -109,7 +109,7 @@ impl Scan {
         keys
     }
 
-    /// Returns for how long the node has kept all its keys, by its own word; `None` if it was not scanned to its end.
+    /// Returns the time for which the node says it has kept all its keys; `None` if it was not scanned to its end.
     pub(crate) fn whole_for(&self, node: usize) -> Option<Duration> {
         match self.nodes[node] {
             Progress::Ended(whole_for) => Some(whole_for),
@@ -117,19 +117,19 @@ impl Scan {
         }
     }
 
-    /// Returns whether a majority of the nodes has answered every step so far.
+    /// Returns true if a majority of the nodes has answered every step so far.
     pub(crate) fn is_answered(&self) -> bool {
         let failed = self.nodes.iter().filter(|node| matches!(node, Progress::Failed)).count();
         self.nodes.len() - failed >= majority(self.nodes.len())
     }
 
-    /// Returns whether no node is left to be asked, or too few can be heard to the end.
+    /// Returns true if no node is left to be asked, or too few can be scanned to the end.
     pub(crate) fn is_over(&self) -> bool {
         !self.is_answered() || (0..self.nodes.len()).all(|node| self.cursor(node).is_none())
     }
 
-    /// Returns whether a majority of the nodes has answered every step so far, and has forgotten nothing. Where clients may
-    /// fall back to the first node, that one has to be among them.
+    /// Returns true if a majority of the nodes has answered every step so far, and has forgotten nothing. If clients
+    /// may fall back to the first node, that node must be among them.
     pub(crate) fn is_heard(
         &self,
         first_decides: bool,
@@ -139,8 +139,8 @@ impl Scan {
         self.is_majority(first_decides, |node| !is_failed(node) && !has_forgotten(node))
     }
 
-    /// Returns whether every lock has been named that was held all the time: a majority of the nodes was scanned to the
-    /// end, and has forgotten nothing. Where clients may fall back to the first node, that one has to be among them.
+    /// Returns true if every lock that was held all the time has been named: a majority of the nodes was scanned to
+    /// the end, and has forgotten nothing. If clients may fall back to the first node, that node must be among them.
     pub(crate) fn is_complete(
         &self,
         first_decides: bool,
@@ -177,7 +177,7 @@ mod tests {
         let whole_for = [Some(Duration::from_secs(7)), None, None];
         assert_eq!([0, 1, 2].map(|node| scan.whole_for(node)), whole_for);
         assert!(!scan.is_over() && !scan.is_complete(false, |_| false), "one of three");
-        // The first one was not asked, so this cannot be its answer.
+        // The first node was not asked, so this cannot be its answer.
         assert!(
             scan.handle_votes(vec![vote("9", &["x"]), vote("0", &[]), vote("6", &[])]).is_empty()
         );

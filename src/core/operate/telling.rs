@@ -1,39 +1,41 @@
-//! The nodes that were told something about the owners of a lock.
+//! Counting the nodes that have received a message about the owners of a lock.
 
 use super::super::base::{Tally, Time, Verdict, majority};
 use super::super::link::Via;
 use super::super::vote::{Ballot, Failure};
 
-/// The count of the nodes that were told something about the owners of one name of a lock.
+/// The count of the nodes that have received a message about the owners of one name of a lock.
 #[derive(Debug)]
 pub(crate) struct Telling {
     told: Tally,
     /// The nodes that have neither answered nor failed.
     silent: usize,
-    /// It is of use only where an owner has the lock.
+    /// True if the message is of use only on a node where an owner has the lock.
     wants_owners: bool,
     has_owners: bool,
 }
 
 impl Telling {
-    /// An order, which is of use on every node.
+    /// The count for an order, which is of use on every node.
     pub(crate) const fn new(nodes: usize) -> Self {
         let told = Tally::new(nodes, majority(nodes));
         Self { told, silent: nodes, wants_owners: false, has_owners: false }
     }
 
-    /// A request to the owners, which is of use on a node where one of them has the lock. A majority's holder is on one of any
-    /// majority; one that was granted the lock by the first node alone may be there only.
+    /// The count for a request to the owners, which is of use on a node where one of them has the lock. Every
+    /// majority has a node that knows a majority's holder. A holder that only the first node has granted may be on
+    /// that node alone.
     pub(crate) const fn to_owners(nodes: usize) -> Self {
         Self { wants_owners: true, ..Self::new(nodes) }
     }
 
-    /// Returns whether one of the owners has the lock on a node that was told.
+    /// Returns true if one of the owners has the lock on a node that was told.
     pub(crate) const fn has_owners(&self) -> bool {
         self.has_owners
     }
 
-    /// Returns whether a majority was told. If it was to forget the owners, they have no majority any more, and get none back.
+    /// Returns true if a majority was told. Owners that a majority was told to forget have no majority any more, and
+    /// get none back.
     pub(crate) fn is_told(&self) -> bool {
         self.told.verdict() == Verdict::Won
     }
@@ -44,7 +46,7 @@ impl Ballot for Telling {
     type Vote = u64;
 
     fn sending(&mut self, _node: usize, _via: Via, _now: Time) -> bool {
-        // Also if nobody waits for it: an order is kept for nodes that are down.
+        // It is sent even if nobody waits for it: an order is kept for nodes that are down.
         true
     }
 

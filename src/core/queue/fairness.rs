@@ -1,38 +1,38 @@
 //! Giving way: a process that has just had a lock leaves it to the processes that are known to wait for it.
 //!
 //! A request that follows a release on the same connection is the first at every node. So a process that
-//! takes the same lock again and again would keep it from all others. They are told of the release when the
-//! lock is already taken again. The nodes say with each release how many have heard of it.
+//! takes the same lock again and again would keep it from all others: they learn of the release when the
+//! lock is already taken again. The nodes say with each release how many connections have heard of it.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::super::base::{Mechanism, Time};
 
-/// How long others are believed to wait after a node has said so.
+/// Time for which others are believed to wait after a node has said so.
 const KNOWN: Duration = Duration::from_secs(1);
 
-/// The longest time to give way. Others are told within a millisecond, but machines are busy.
+/// The longest time to give way. Others hear of a release within a millisecond, but machines are busy.
 const PAUSE: Duration = Duration::from_millis(8);
 
-/// How long not to give way again if nobody came: clients go on listening for a while after their last
-/// waiter. Twice as long each time, up to the most, for a waiter may only have been slow.
+/// Time without giving way again if nobody came: clients go on listening for a while after their last
+/// waiter. It doubles each time, up to the maximum, for a waiter may only have been slow.
 const IN_VAIN: Duration = Duration::from_millis(10);
 const MOST_IN_VAIN: u32 = 4;
 
-/// What one process knows of others that want one lock.
+/// Knowledge of one process about others that want one lock.
 #[derive(Debug)]
 pub(crate) struct Fairness {
-    /// How many others there were when the lock was given back last, as far as is known, and before that.
+    /// Number of others when the lock was given back last, as far as is known, and when it was given back before that.
     others: u32,
     others_before: u32,
     known_until: Time,
     /// The owner that has given the lock back here last.
     last_owner: Option<Arc<str>>,
     give_way_until: Option<Time>,
-    /// It has given way until the time was over, and has not heard of anybody since.
+    /// True if the process has given way until the time was over, and has not heard of anybody since.
     waited: bool,
-    /// How often in a row that was in vain.
+    /// Number of times in a row that giving way was in vain.
     in_vain: u32,
     not_before: Time,
 }
@@ -52,23 +52,23 @@ impl Fairness {
         }
     }
 
-    /// So many `others` were told of a release by one of the nodes; or (0) there is somebody.
+    /// Notes that a node announced a release to that many `others`. 0: somebody wants the lock, but the number is not known.
     pub(crate) fn heard(&mut self, others: u32, now: Time) {
         self.others = self.others.max(others);
         self.known_until = now.after(KNOWN);
     }
 
-    /// How many others come first if each of them has waited for longer.
+    /// Returns the number of others that come first if each of them has waited for longer.
     pub(crate) fn others(&self, now: Time) -> u32 {
         if now < self.known_until { self.others.max(self.others_before) } else { 0 }
     }
 
-    /// Whether others wait, as far as is known.
+    /// Returns true if others wait, as far as is known.
     pub(crate) fn others_wait(&self, now: Time) -> bool {
         now < self.known_until && self.not_before <= now && Mechanism::GivesWay.is_on()
     }
 
-    /// The lock, which was that `owner`'s, has been given back to the nodes.
+    /// Notes that the lock, which was that `owner`'s, has been given back to the nodes.
     pub(crate) fn given_back(&mut self, owner: &str, now: Time) {
         self.last_owner = Some(owner.into());
         if self.others > 0 {
@@ -77,18 +77,17 @@ impl Fairness {
         self.give_way_until = self.others_wait(now).then(|| now.after(PAUSE));
     }
 
-    /// Until when to leave the lock to others, unless one of them gives it back before.
+    /// Returns the time until which to leave the lock to others, unless one of them gives it back before.
     pub(crate) fn give_way_until(&self, now: Time) -> Option<Time> {
         self.give_way_until.filter(|until| now < *until)
     }
 
-    /// The owner that has given the lock back here last. What nodes tell of its release is no news here.
+    /// Returns the last owner of this process that has given the lock back. Messages about its release are no news to the process.
     pub(crate) fn last_owner(&self) -> Option<Arc<str>> {
         self.last_owner.clone()
     }
 
-    /// The lock is left to others no longer. Some node has told of a release meanwhile (`heard`), so that
-    /// somebody is there.
+    /// Notes that giving way is over. If a release was `heard` of meanwhile, somebody else is there.
     pub(crate) fn giving_way_is_over(&mut self, heard: bool) {
         self.give_way_until = None;
         self.waited = !heard;
@@ -97,12 +96,12 @@ impl Fairness {
         }
     }
 
-    /// Somebody else has the lock.
+    /// Notes that somebody else has the lock.
     pub(crate) fn refused(&mut self) {
         (self.waited, self.in_vain) = (false, 0);
     }
 
-    /// It is ours.
+    /// Notes that the lock is ours.
     pub(crate) fn granted(&mut self, now: Time) {
         if std::mem::take(&mut self.waited) {
             self.not_before = now.after(IN_VAIN * 2_u32.pow(self.in_vain));
@@ -110,7 +109,7 @@ impl Fairness {
         }
     }
 
-    /// Whether there is nothing left to remember.
+    /// Returns true if there is nothing left to remember.
     pub(crate) fn is_over(&self, now: Time) -> bool {
         self.known_until <= now
     }

@@ -1,12 +1,12 @@
 //! The local queue: the callers of one process that want one name.
 //!
 //! Threads of one process need not compete at the nodes. They wait in a queue, and only its first caller
-//! asks. A holder that gives the lock back hands its lease to the next caller, if that one can use it, which costs
-//! no message. The turn of a process is bounded, so that other processes get in.
+//! asks. A holder that gives the lock back hands its lease to the next caller, if that caller can use it, which
+//! costs no message. The turn of a process is bounded, so that other processes get in.
 //!
-//! Where a kind of lock has several holders at a time ([`HoldClass::Shared`]), a caller joins a lease that its process
+//! If a kind of lock may have several holders at a time ([`HoldClass::Shared`]), a caller joins a lease that its process
 //! has already, which costs no message either. Such callers never wait for holders. So a caller that can join no
-//! lease asks the nodes, and there may be several leases. But it waits behind a caller that asks for what it can join.
+//! lease asks the nodes, and there may be several leases. But it waits behind a caller that asks for a lease it can join.
 
 use std::collections::VecDeque;
 use std::hash::Hash;
@@ -18,39 +18,39 @@ use super::super::vote::Conclusion;
 use super::super::vote::LAST_SEQUENCE;
 use super::fairness::Fairness;
 
-/// How long the threads of one process hand the lease to each other, from the first hand-over on, and how long callers
-/// join a lease, from its grant on. It is long against the pause after it, and short for the waiters of other
-/// processes. It is also the most that is lost if nobody tells of a writer that waits.
+/// Time for which the threads of one process hand the lease to each other, from the first hand-over on, and for which
+/// callers join a lease, from its grant on. It is long compared with the pause after it, and short for the waiters of
+/// other processes. It is also the longest delay of a waiting writer that nobody reports.
 const TURN: Duration = Duration::from_millis(100);
 
-/// The shortest turn where other processes are known to wait. With short holds, no more than half of the
+/// The shortest turn while other processes are known to wait. With short holds, no more than half of the
 /// time is lost on the way from process to process.
 const SHORT_TURN: Duration = Duration::from_millis(2);
 
-/// How long a process stays away from the nodes after its turn, if it wants the lock again. Other processes
-/// are told of the release within about a millisecond, or poll every few milliseconds.
+/// Time for which a process stays away from the nodes after its turn, if it wants the lock again. Other processes
+/// hear of the release within about a millisecond, or poll every few milliseconds.
 const PAUSE: Duration = Duration::from_millis(4);
 
-/// How many callers of a process ask the nodes at a time.
+/// The callers of a process that ask the nodes at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Askers {
-    /// The first in the queue. A lease that it wins passes to the others, or is shared with them.
+    /// The first one in the queue. A lease that it wins passes to the others, or is shared with them.
     First,
-    /// Each for itself, so many at a time. The others of thousands would only be in each other's way.
+    /// Each for itself, at most that many at a time. With thousands of callers the rest would only hinder each other.
     AtMost(usize),
     /// Each for itself.
     All,
 }
 
-/// A place in a queue, and the lease that was won from there. Never the same twice in one process.
+/// The number of a place in a queue, and of the lease that was won from there. It is unique within a process.
 pub(crate) type QueueTicket = u64;
 
-/// What a caller in the queue has to do now.
+/// The next step of a caller in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
     /// Take the lease that a holder of this process handed over. The caller has left the queue.
     HandedOver,
-    /// Hold the lease beside its other holders in this process, whom the caller has joined. It has left the queue.
+    /// Hold the lease together with its other holders in this process. The caller has joined them and left the queue.
     Joined,
     /// Hold once more the lease that the caller's thread holds.
     Reentered,
@@ -60,7 +60,7 @@ pub(crate) enum Turn {
     WaitsForItself,
     /// Ask the nodes.
     Ask,
-    /// Wait for a wake-up, at most until then, and ask again what to do.
+    /// Wait for a wake-up, at most until then, and look again.
     Wait(Time),
     /// Leave the lock to other processes until then, or until one of them gives it back.
     GiveWay(Time),
@@ -69,46 +69,46 @@ pub(crate) enum Turn {
 }
 
 impl Turn {
-    /// Returns whether the caller has got a lease of this process.
+    /// Returns true if the caller has got a lease of this process.
     pub(crate) fn is_served(self) -> bool {
         matches!(self, Self::HandedOver | Self::Joined | Self::Reentered)
     }
 }
 
-/// What the driver keeps with each lease of a queue.
+/// The driver's data for each lease of a queue.
 pub(crate) trait LocalLease {
     /// One holder's right to the lease.
     type Hold;
-    /// Names a thread of this process. No two threads have the same name, also one after the other.
+    /// Identifies a thread of this process. No two threads have the same name, even one after the other.
     type Thread: Copy + Eq + Hash;
 
-    /// Returns until when the lease is certainly valid, as far as is known; `None` if it is not, or if it has been
-    /// downgraded: who comes after it in its queue may have to tell the nodes that it waits.
+    /// Returns the time until which the lease is certainly valid, as far as is known. `None`: it is not valid, or was
+    /// downgraded: a caller behind it in the queue may have to tell the nodes that it waits.
     fn held_until(&self, now: Time) -> Option<Time>;
 
-    /// Lets a caller that wants the lock on `terms` hold it beside the present holders, under that sequence number; `None`
+    /// Lets a caller that wants the lock on `terms` join the present holders, under that sequence number; `None`
     /// if [`HeldLock::join`](super::super::hold::HeldLock::join) refuses it.
     fn join(&self, terms: Terms, sequence: u64, now: Time) -> Option<Self::Hold>;
 
-    /// Lets a thread hold the lease once more, which it got under that sequence number, for a hold of that class; or says why
-    /// the lock is lost, as [`HeldLock::reenter`](super::super::hold::HeldLock::reenter) does.
+    /// Lets a thread that got the lease under that sequence number hold it once more, for a hold of that class. Fails with the
+    /// reason of the loss if the lock is lost, as [`HeldLock::reenter`](super::super::hold::HeldLock::reenter) does.
     fn reenter(&self, sequence: u64, class: HoldClass, now: Time)
     -> Result<Self::Hold, LossReason>;
 }
 
-/// What a caller in the queue finds.
+/// The place of a caller in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) turn: Turn,
-    /// The lock is known to be held, in this process or in another one. If not, a caller without time left
-    /// asks once more, and reports what it sees: too few nodes.
+    /// True if the lock is known to be held, in this process or in another one. If not, a caller without time left
+    /// asks once more, and reports the result: too few nodes.
     pub(crate) is_held: bool,
-    /// The caller asks the nodes for all of its process that want the same. Another one may ask while no majority is reached, and
-    /// may have to wait for the first one next.
+    /// True if the caller asks the nodes for all callers of its process that want the same. Another one may ask while no
+    /// majority is reached, and may have to wait for the first one next.
     pub(crate) comes_first: bool,
 }
 
-/// The waiters that have to ask again what to do.
+/// The waiters that have to look again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wake {
     Nobody,
@@ -117,24 +117,24 @@ pub(crate) enum Wake {
     All,
 }
 
-/// The queue for one name. `W` is what the driver keeps with each caller in it, and `H` with each lease.
+/// The queue for one name. `W` is the driver's data for each caller in it, and `H` its data for each lease.
 #[derive(Debug)]
 pub(crate) struct LocalQueue<W, H = ()> {
     class: HoldClass,
     askers: Askers,
-    /// In the order in which they came.
+    /// The waiters in the order in which they came.
     waiters: VecDeque<QueuedCall<W>>,
-    /// The leases that were won from here, in that order. With one holder at a time there is one at most.
+    /// The leases that were won from this queue, in order. With one holder at a time there is at most one.
     leases: Vec<Won<H>>,
     word: Word,
-    /// When the lease was first handed over in this process, which has kept it since. The time of the
+    /// Time of the first hand-over in this process, which has kept the lease since. The time of the
     /// first holder does not count.
     turn_began: Option<Time>,
-    /// The last of the callers that were in the queue by then.
+    /// The last caller that was in the queue when the turn began.
     turn_is_of: QueueTicket,
-    /// The turn of this process is over, and others come first until then.
+    /// End of the time for other processes, after the turn of this process is over.
     pause_until: Option<Time>,
-    /// When a node has told last that a writer waits.
+    /// Time at which a node last announced a waiting writer.
     writer_told_at: Option<Time>,
 }
 
@@ -142,20 +142,20 @@ pub(crate) struct LocalQueue<W, H = ()> {
 struct QueuedCall<W> {
     ticket: QueueTicket,
     terms: Terms,
-    /// It wants to be told at once.
+    /// True if the caller does not wait.
     once: bool,
     doing: Doing,
-    /// When it was told last to ask the nodes.
+    /// Time at which the caller was last told to ask the nodes.
     asked_at: Time,
     with: W,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Doing {
-    /// It asks the nodes, or is about to: nobody hands it anything.
+    /// The caller asks the nodes, or is about to: nobody hands it anything.
     Asking,
     Waiting,
-    /// It was handed that lease, and has not taken it yet.
+    /// The caller was handed that lease, and has not taken it yet.
     Chosen {
         lease: QueueTicket,
     },
@@ -166,24 +166,24 @@ enum Doing {
 struct Won<H> {
     lease: QueueTicket,
     at: Time,
-    /// The last of the callers that were in the queue by then.
+    /// The last caller that was in the queue when the lease was won.
     of: QueueTicket,
-    /// Only callers that were in the queue by then may still join it, since others want the lock.
+    /// True if only callers that were in the queue by then may still join it, since others want the lock.
     closed: bool,
-    /// The sequence number of its last holder: how many have been handed the lease, or have joined it.
+    /// The sequence number of its last holder: the number of callers that were handed the lease, or have joined it.
     sequence: u64,
     with: H,
 }
 
 impl<H> Won<H> {
-    /// Returns whether one more holder would have a sequence number that no token has. The last holder would have the
-    /// same token, then.
+    /// Returns true if one more holder would have a sequence number that no token can hold. Its token would then be that
+    /// of the last holder.
     fn is_used_up(&self) -> bool {
         self.sequence >= LAST_SEQUENCE
     }
 
-    /// Returns whether that caller may still join it: other processes have to get in, but not before the callers that have
-    /// waited along with the one that got the lease.
+    /// Returns true if that caller may still join the lease. Other processes have to get in, but not before the callers that
+    /// have waited along with the one that got the lease.
     fn is_open(&self, ticket: QueueTicket, now: Time) -> bool {
         let over = is_over(self.at, TURN, now);
         let closed = self.closed && self.of < ticket;
@@ -191,19 +191,19 @@ impl<H> Won<H> {
     }
 }
 
-/// Returns true if a turn that began then, and lasts for so long, has ended.
+/// Returns true if a turn that began at `began` and lasts for `turn` has ended.
 fn is_over(began: Time, turn: Duration, now: Time) -> bool {
     now.since(began) >= turn && Mechanism::TurnsEnd.is_on()
 }
 
-/// What the last attempt of any caller in the queue has shown.
+/// The last outcome of any caller in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Word {
     Nothing,
-    /// The nodes answer, and the lock is somebody's.
+    /// The nodes answer, and somebody has the lock.
     Held,
-    /// Something else: too few nodes answer, or they grant nothing. To wait behind a caller that cannot
-    /// get the lock is of no use, so each caller asks, and reports what it sees in its own time.
+    /// Any other outcome: too few nodes answer, or they grant nothing. To wait behind a caller that cannot
+    /// get the lock is of no use, so each caller asks, and reports its own result in its own time.
     Trouble,
 }
 
@@ -222,34 +222,34 @@ impl<W, H> LocalQueue<W, H> {
         }
     }
 
-    /// Whether that caller wants the lock now or not at all.
+    /// Returns true if that caller wants the lock now or not at all.
     pub(crate) fn is_once(&mut self, ticket: QueueTicket) -> bool {
         self.waiter(ticket).is_some_and(|waiter| waiter.once)
     }
 
-    /// Its lease has been downgraded, so that it is not to be had from here any more. Returns the waiters to wake: the first
-    /// one asks the nodes.
+    /// Returns the waiters to wake after a downgrade: the first one asks the nodes, since the queue cannot give it
+    /// the downgraded lease any more.
     pub(crate) fn downgraded(&self) -> Wake {
         self.first()
     }
 
-    /// Whether there is nobody whom it concerns.
+    /// Returns true if the queue has neither callers nor leases.
     pub(crate) fn is_idle(&self) -> bool {
         self.waiters.is_empty() && self.leases.is_empty()
     }
 
-    /// A caller comes and wants the lock on these terms. With `once` it wants it now or not at all.
+    /// Adds a caller that wants the lock on these terms. With `once` it wants the lock now or not at all.
     pub(crate) fn enter(&mut self, ticket: QueueTicket, terms: Terms, once: bool, with: W) {
         let (doing, asked_at) = (Doing::Asking, Time::default());
         self.waiters.push_back(QueuedCall { ticket, terms, once, doing, asked_at, with });
     }
 
-    /// What the driver keeps with that caller.
+    /// Returns the driver's data for that caller.
     pub(crate) fn with(&mut self, ticket: QueueTicket) -> Option<&mut W> {
         self.waiter(ticket).map(|waiter| &mut waiter.with)
     }
 
-    /// What the driver keeps with the callers that have to ask again what to do.
+    /// Returns the driver's data for the callers that have to look again.
     pub(crate) fn woken(&self, wake: Wake) -> impl Iterator<Item = &W> {
         let is_woken = move |waiter: &&QueuedCall<W>| match wake {
             Wake::Nobody => false,
@@ -259,13 +259,13 @@ impl<W, H> LocalQueue<W, H> {
         self.waiters.iter().filter(is_woken).map(|waiter| &waiter.with)
     }
 
-    /// What the driver keeps with the lease that was won last.
+    /// Returns the driver's data for the lease that was won last.
     pub(crate) fn lease(&mut self) -> Option<&mut H> {
         self.leases.last_mut().map(|won| &mut won.with)
     }
 
-    /// What that caller finds, and its hold on the lease that it has joined. The answer changes with time, and whenever
-    /// somebody is to be woken.
+    /// Returns the caller's place, and its hold on the lease that it has joined. The answer changes with time, and
+    /// whenever a waiter is to be woken.
     ///
     /// A caller that wants the lock `once` leaves it to nobody.
     pub(crate) fn look(
@@ -294,9 +294,9 @@ impl<W, H> LocalQueue<W, H> {
         (Place { turn, is_held, comes_first }, None)
     }
 
-    /// That caller joins a lease of its process, if the lock may have several holders. Then it leaves the queue.
+    /// Lets that caller join a lease of its process, if the lock may have several holders. Then the caller leaves the queue.
     ///
-    /// Where other processes wait (`others_wait`), a lease is closed after a short turn. It stays so.
+    /// If other processes wait (`others_wait`), a lease is closed after a short turn. It stays closed.
     fn join(&mut self, ticket: QueueTicket, others_wait: bool, now: Time) -> Option<H::Hold>
     where
         H: LocalLease,
@@ -319,11 +319,11 @@ impl<W, H> LocalQueue<W, H> {
         Some(hold)
     }
 
-    /// What that caller finds, other processes and leases that it can join aside. Its process holds the lock until
+    /// Returns the caller's next step, other processes and leases that it can join aside. Its process holds the lock until
     /// `held_until`, as far as is known.
     ///
-    /// A caller that wants it `once` does not overtake the waiters. But while it is not known that there is
-    /// something to wait for, it asks for itself, so that it can tell no quorum from held.
+    /// A caller that wants the lock `once` does not overtake the waiters. But while it is not known that the lock is
+    /// held, it asks for itself, so that it can tell "no quorum" from "held".
     fn turn(&mut self, ticket: QueueTicket, held_until: Option<Time>, now: Time) -> Turn {
         match self.askers {
             Askers::First => {}
@@ -341,12 +341,12 @@ impl<W, H> LocalQueue<W, H> {
         let somebody_asks = place.is_some_and(|place| self.somebody_asks_for(place));
         let Some(waiter) = self.waiter(ticket) else { return Turn::Held };
         let wait_until = match held_until {
-            // It does not wait for the holders: they may wait for what it is about to do.
+            // The caller does not wait for the holders: they may wait for something that it is about to do.
             _ if shares && !waiter.once => {
                 (somebody_asks && word != Word::Trouble).then(|| now.after(POLL))
             }
             Some(_) if shares => None,
-            // The first caller checks by itself whether the lease is over: no other thread has to tell it.
+            // The first caller checks by itself whether the lease is over: no other thread has to wake it.
             Some(until) => Some(if first { until } else { now.after(POLL) }),
             None => match word {
                 Word::Trouble => None,
@@ -384,8 +384,8 @@ impl<W, H> LocalQueue<W, H> {
         }
     }
 
-    /// What that caller finds where `most` callers at a time ask the nodes, each for itself. One that wants it `once` leaves
-    /// it to nobody. To wait behind callers that cannot get the lock is of no use.
+    /// Returns the next step of a caller if `most` callers at a time ask the nodes, each for itself. A caller that wants the
+    /// lock `once` leaves it to nobody. To wait behind callers that cannot get the lock is of no use.
     fn turn_for_itself(&mut self, ticket: QueueTicket, most: usize, now: Time) -> Turn {
         let is_among = self.place(ticket).is_none_or(|place| place < most);
         let in_trouble = self.word == Word::Trouble;
@@ -398,14 +398,14 @@ impl<W, H> LocalQueue<W, H> {
         Turn::Wait(now.after(POLL))
     }
 
-    /// The caller that has waited for the one at that place, which asked for itself and does not any more.
+    /// Returns the caller that has waited for the one at that place, which asked for itself and does not any more.
     fn next_for_itself(&self, left: Option<usize>, most: usize) -> Wake {
         let last = left.filter(|place| *place < most).and_then(|_| self.waiters.get(most - 1));
         let waiting = last.filter(|waiter| waiter.doing == Doing::Waiting);
         waiting.map_or(Wake::Nobody, |waiter| Wake::One(waiter.ticket))
     }
 
-    /// Whether a caller that comes before that one asks the nodes, or waits behind one that does, for what both of them can
+    /// Returns true if an earlier caller asks the nodes, or waits behind one that does, for a lease that both of them can
     /// hold. A caller that wants the lock once is not waited for: it has given up when the lock is free.
     fn somebody_asks_for(&self, place: usize) -> bool {
         let mut before = self.waiters.iter().take(place).filter(|other| !other.once);
@@ -414,8 +414,8 @@ impl<W, H> LocalQueue<W, H> {
             && Mechanism::SharersWaitForAskers.is_on()
     }
 
-    /// Whether that caller was handed the lease, which is still `valid`; then it leaves the queue. A caller
-    /// whose lease is over already keeps its place.
+    /// Returns true if that caller was handed the lease, which is still `valid`; then the caller leaves the queue. A
+    /// caller whose lease is over already keeps its place.
     fn takes_over(&mut self, ticket: QueueTicket, valid: bool) -> bool {
         let current = self.leases.last().map(|won| won.lease);
         let Some(waiter) = self.waiter(ticket) else { return false };
@@ -428,35 +428,35 @@ impl<W, H> LocalQueue<W, H> {
         taken
     }
 
-    /// A caller in the queue has asked the nodes, and did not get the lock.
+    /// Notes that a caller in the queue has asked the nodes, and did not get the lock.
     pub(crate) fn concluded(&mut self, conclusion: Conclusion) -> Wake {
         let word = match conclusion {
             Conclusion::Won { .. } | Conclusion::Held { .. } => Word::Held,
             _ => Word::Trouble,
         };
         if self.leases.is_empty() {
-            // Others have had their chance.
+            // Other processes have had their chance, so the next hand-over begins a new turn.
             self.turn_began = None;
         }
         let before = std::mem::replace(&mut self.word, word);
         if word == Word::Trouble && before != word { Wake::All } else { Wake::Nobody }
     }
 
-    /// That caller has got the lock from the nodes. Its ticket names the lease from now on. Returns the waiters that may
-    /// join it.
+    /// Notes that the nodes have granted the lock to that caller. Its ticket names the lease from now on. Returns the waiters
+    /// that may join the lease.
     pub(crate) fn won(&mut self, ticket: QueueTicket, with: H, now: Time) -> Wake {
         let asked_at = self.waiter(ticket).map_or(now, |waiter| waiter.asked_at);
         let place = self.place(ticket);
         self.waiters.retain(|waiter| waiter.ticket != ticket);
         self.pause_until = None;
-        // A writer may have been refused for the sake of this lease, which was granted by then.
+        // This lease may be the reason of the writer's refusal: its keys may have been on the nodes by then.
         let closed = self.writer_told_at.is_some_and(|told_at| asked_at <= told_at);
         let of = self.waiters.back().map_or(0, |waiter| waiter.ticket);
         let won = Won { lease: ticket, at: now, of, closed, sequence: 0, with };
         match self.class {
             HoldClass::Exclusive => {
                 self.word = Word::Held;
-                // The nodes have granted it anew, so a lease of before is over.
+                // The nodes have granted the lock anew, so earlier leases are over.
                 self.leases = vec![won];
                 match self.askers {
                     Askers::AtMost(most) => self.next_for_itself(place, most),
@@ -464,7 +464,7 @@ impl<W, H> LocalQueue<W, H> {
                 }
             }
             HoldClass::Shared => {
-                // Nobody is excluded by it who comes here.
+                // The new lease excludes no caller of this queue.
                 self.word = Word::Nothing;
                 self.leases.push(won);
                 Wake::All
@@ -472,7 +472,7 @@ impl<W, H> LocalQueue<W, H> {
         }
     }
 
-    /// A node tells that a writer waits for this lock. Callers that come from now on do not join the leases of before: the
+    /// Notes that a node has announced a waiting writer. Callers that come from now on do not join the present leases, since the
     /// writer would wait for them.
     pub(crate) fn writer_waits(&mut self, now: Time) {
         if Mechanism::WritersEndJoins.is_on() {
@@ -481,11 +481,11 @@ impl<W, H> LocalQueue<W, H> {
         }
     }
 
-    /// The holder gives that lease back. Returns the waiter that gets it instead, and the sequence number of
-    /// the hand-over. `None`: it has to be given back to the nodes. So it is where several may hold the lock, for nobody
-    /// waits for a lease there.
+    /// Hands that lease, which its holder gives back, to a waiter. Returns the waiter and the sequence number of
+    /// the hand-over. `None`: the lease must be given back to the nodes. That is always so if several may hold the
+    /// lock, since nobody waits for a lease then.
     ///
-    /// Where other processes wait (`others_wait`), each caller that is in the queue now has it once. Callers
+    /// If other processes wait (`others_wait`), each caller that is in the queue now has the lease once. Callers
     /// that come later wait for the next turn of this process.
     pub(crate) fn hand_over(
         &mut self,
@@ -501,7 +501,7 @@ impl<W, H> LocalQueue<W, H> {
         let (began, of) = (self.turn_began, self.turn_is_of);
         let last = self.waiters.back().map_or(0, |waiter| waiter.ticket);
         let won = self.leases.iter_mut().find(|won| won.lease == lease)?;
-        // Those who ask the nodes just now do not hear of it.
+        // Callers that ask the nodes just now do not hear of a hand-over.
         let next = self.waiters.iter_mut().find(|waiter| waiter.doing == Doing::Waiting)?;
         let short = others_wait && next.ticket > of;
         let over = long || short && began.is_some_and(|began| now.since(began) >= SHORT_TURN);
@@ -516,8 +516,8 @@ impl<W, H> LocalQueue<W, H> {
         Some((next.ticket, won.sequence))
     }
 
-    /// That caller does not want the lock any more, or has got it. Returns whether it was handed the lease meanwhile and
-    /// has to give it back like a holder, and the waiters to wake.
+    /// Removes a caller that does not want the lock any more, or has got it. Returns true if the caller was handed the lease
+    /// meanwhile and has to give it back like a holder, and the waiters to wake.
     pub(crate) fn leave(&mut self, ticket: QueueTicket) -> (bool, Wake) {
         let place = self.place(ticket);
         let left = place.and_then(|place| self.waiters.remove(place));
@@ -531,8 +531,8 @@ impl<W, H> LocalQueue<W, H> {
         (chosen && Mechanism::ChosenWhoLeavesPassesOn.is_on(), wake)
     }
 
-    /// The caller that has waited for one that asked the nodes and does not any more. Callers on other terms have not waited
-    /// for that one, so there is one at most.
+    /// Returns the caller that has waited for one that asked the nodes and does not any more. Callers on other terms have not
+    /// waited for that one, so there is at most one.
     fn next_asker(&mut self) -> Wake {
         let waits = |place: &usize| self.waiters[*place].doing == Doing::Waiting;
         let mut waiting = (0..self.waiters.len()).filter(waits);
@@ -543,8 +543,8 @@ impl<W, H> LocalQueue<W, H> {
         })
     }
 
-    /// That lease has been given back to the nodes, or was `lost`. If `others_wait` who are told of it,
-    /// leaving it to them is not a matter of this queue: see `Fairness`.
+    /// Notes that this lease has been given back to the nodes, or was `lost`. If others wait and hear of it
+    /// (`others_wait`), `Fairness` leaves the lock to them, not this queue.
     pub(crate) fn gone(
         &mut self,
         lease: QueueTicket,

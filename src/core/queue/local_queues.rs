@@ -1,7 +1,7 @@
-//! The local queues of one client by key, and what is known of the other processes that want those locks.
+//! The local queues of one client by key, and the knowledge about other processes that want those locks.
 //!
-//! The driver adds a mutex, the wake-ups, and the lock that is handed over. What joins a queue with its
-//! [`Fairness`] is decided here.
+//! The driver adds a mutex, the wake-ups, and the lock that is handed over. This module links each queue with its
+//! [`Fairness`].
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -15,27 +15,27 @@ use super::fairness::Fairness;
 use super::local_queue::LocalQueue;
 use super::{Again, Askers, LocalLease, Place, QueueTicket, ThreadHolds, Turn, Wake};
 
-/// The local queues of one client. `W` is what the driver keeps with each caller, and `H` with each lease.
+/// The local queues of one client. `W` is the driver's data for each caller, and `H` its data for each lease.
 ///
-/// One key names a queue and the fairness beside it.
+/// One key names a queue and the fairness of the same lock.
 pub(crate) struct LocalQueues<K, W, H: LocalLease> {
-    /// Each caller asks the nodes for itself. Other processes get in all the same.
+    /// True if each caller asks the nodes for itself. Fairness between processes applies nevertheless.
     alone: bool,
     last_ticket: QueueTicket,
-    /// Of the locks that a caller of this process holds or wants.
+    /// Queues of the locks that a caller of this process holds or wants.
     queues: HashMap<K, LocalQueue<Caller<W, H::Hold>, H>>,
-    /// Of the locks that other processes want, or wanted a moment ago.
+    /// Fairness of the locks that other processes want, or wanted a moment ago.
     fairness: HashMap<K, Fairness>,
-    /// Of the kinds of locks that a thread may take again.
+    /// Holds of threads, for the kinds of locks that a thread may take again.
     thread_holds: ThreadHolds<K, H>,
-    /// With so many of them, those that are over are forgotten.
+    /// Number of entries in `fairness` at which those that are over are forgotten.
     sweep_at: usize,
 }
 
 /// A caller in a queue.
 struct Caller<W, T> {
     with: W,
-    /// Its hold on the lease that it was handed.
+    /// The caller's hold on the lease that it was handed.
     handed: Option<T>,
 }
 
@@ -43,31 +43,31 @@ struct Caller<W, T> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OfThread<'a, K, T> {
     pub(crate) thread: T,
-    /// The key by which the holds of threads are counted. Kinds of one group have it in common.
+    /// The key by which the holds of threads are counted. All kinds of one lock group share it.
     pub(crate) lock: &'a K,
-    /// Of the hold that the caller wants.
+    /// The class of the hold that the caller wants.
     pub(crate) class: HoldClass,
 }
 
-/// What a caller finds of the leases of its process.
+/// The holds that pass to a caller from the leases of its process.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Passed<T> {
-    /// The hold that it has from now on: it was handed the lease, or has joined it.
+    /// The hold that the caller has from now on: it was handed the lease, or has joined it.
     pub(crate) takes: Option<T>,
-    /// The hold on a lease that it was handed, and that is over already. The driver gives it back like that of a holder,
+    /// The hold on a lease that the caller was handed, and that is over already. The driver gives it back like a holder's,
     /// before anything else.
     pub(crate) gives_back: Option<T>,
 }
 
 impl<K: Clone + Eq + Hash, W, H: LocalLease> LocalQueues<K, W, H> {
-    /// With `alone`, each caller asks the nodes for itself.
+    /// Creates the queues. With `alone`, each caller asks the nodes for itself.
     pub(crate) fn new(alone: bool) -> Self {
         let (queues, fairness) = (HashMap::new(), HashMap::new());
         let thread_holds = ThreadHolds::new();
         Self { alone, last_ticket: 0, queues, fairness, thread_holds, sweep_at: 0 }
     }
 
-    /// A caller comes and wants the lock on these terms. With `once` it wants it now or not at all. All callers of one key
+    /// Adds a caller that wants the lock on these terms. With `once` it wants the lock now or not at all. All callers of one key
     /// come with the same class and `askers`.
     pub(crate) fn enter(
         &mut self,
@@ -86,17 +86,17 @@ impl<K: Clone + Eq + Hash, W, H: LocalLease> LocalQueues<K, W, H> {
         self.last_ticket
     }
 
-    /// What the driver keeps with that caller.
+    /// Returns the driver's data for that caller.
     pub(crate) fn waiter(&mut self, key: &K, ticket: QueueTicket) -> Option<&mut W> {
         self.queues.get_mut(key)?.with(ticket).map(|caller| &mut caller.with)
     }
 
-    /// What the driver keeps with the lease that was won last.
+    /// Returns the driver's data for the lease that was won last.
     pub(crate) fn lease(&mut self, key: &K) -> Option<&mut H> {
         self.queues.get_mut(key)?.lease()
     }
 
-    /// What the driver keeps with the callers that have to look again.
+    /// Returns the driver's data for the callers that have to look again.
     pub(crate) fn woken(&self, key: &K, wake: Wake) -> impl Iterator<Item = &W> {
         self.queues
             .get(key)
@@ -105,7 +105,7 @@ impl<K: Clone + Eq + Hash, W, H: LocalLease> LocalQueues<K, W, H> {
             .map(|caller| &caller.with)
     }
 
-    /// What that caller finds. `caller`: given if its thread may take the lock again.
+    /// Returns the caller's place, and the holds that pass to it. `caller`: given if its thread may take the lock again.
     pub(crate) fn look(
         &mut self,
         key: &K,
@@ -117,7 +117,7 @@ impl<K: Clone + Eq + Hash, W, H: LocalLease> LocalQueues<K, W, H> {
             self.thread_holds.again(lock, thread, class, now)
         });
         if let Some(again) = again {
-            // Before anything else: the other callers of the queue may wait for this thread.
+            // This comes first: the other callers of the queue may wait for this thread.
             let once = self.queues.get_mut(key).is_some_and(|queue| queue.is_once(ticket));
             let (turn, takes) = match again {
                 Again::Hold(hold) => (Turn::Reentered, Some(hold)),
@@ -131,7 +131,7 @@ impl<K: Clone + Eq + Hash, W, H: LocalLease> LocalQueues<K, W, H> {
             );
         }
         let Some(queue) = self.queues.get_mut(key) else {
-            // A queue is there for as long as any caller is in it.
+            // A queue exists as long as any caller is in it.
             let place = Place { turn: Turn::Ask, is_held: false, comes_first: true };
             return (place, Passed { takes: None, gives_back: None });
         };
@@ -142,37 +142,37 @@ impl<K: Clone + Eq + Hash, W, H: LocalLease> LocalQueues<K, W, H> {
         (place, Passed { takes, gives_back })
     }
 
-    /// A thread has one guard more of a `lock` that it may take again: see [`ThreadHolds::took`].
+    /// Notes one more guard of a lock that a thread may take again: see [`ThreadHolds::took`].
     pub(crate) fn took(&mut self, of: OfThread<'_, K, H::Thread>, lease: H, sequence: u64) {
         self.thread_holds.took(of.lock, of.thread, of.class, lease, sequence);
     }
 
-    /// A thread gives one of those guards back: see [`ThreadHolds::left`].
+    /// Notes that a thread gives one of those guards back: see [`ThreadHolds::left`].
     pub(crate) fn left(&mut self, of: OfThread<'_, K, H::Thread>) {
         self.thread_holds.left(of.lock, of.thread, of.class);
     }
 
-    /// A thread has turned one of its exclusive guards of `lock` into a shared one.
+    /// Notes that a thread has turned one of its exclusive guards of `lock` into a shared one.
     pub(crate) fn guard_downgraded(&mut self, lock: &K, thread: H::Thread) {
         self.thread_holds.downgraded(lock, thread);
     }
 
-    /// A lease that was won from this queue has been downgraded. Returns the waiters to wake.
+    /// Notes that a lease that was won from this queue has been downgraded. Returns the waiters to wake.
     pub(crate) fn downgraded(&self, key: &K) -> Wake {
         self.queues.get(key).map_or(Wake::Nobody, LocalQueue::downgraded)
     }
 
-    /// Returns how many guards of such a lock a thread has.
+    /// Returns the number of a thread's guards of such a lock.
     pub(crate) fn guards(&self, of: OfThread<'_, K, H::Thread>) -> usize {
         self.thread_holds.guards(of.lock, of.thread, of.class)
     }
 
-    /// Returns what the driver keeps with the lease of such a `lock`, if the thread has a guard of it.
+    /// Returns the driver's data for the lease of such a `lock`, if the thread has a guard of it.
     pub(crate) fn lease_of(&self, lock: &K, thread: H::Thread) -> Option<&H> {
         self.thread_holds.lease(lock, thread)
     }
 
-    /// A caller has asked the nodes, and did not get the lock.
+    /// Notes that a caller has asked the nodes, and did not get the lock.
     pub(crate) fn concluded(&mut self, key: &K, conclusion: Conclusion) -> Wake {
         if let (Conclusion::Held { .. }, Some(fairness)) = (conclusion, self.fairness.get_mut(key))
         {
@@ -181,9 +181,9 @@ impl<K: Clone + Eq + Hash, W, H: LocalLease> LocalQueues<K, W, H> {
         self.queues.get_mut(key).map_or(Wake::Nobody, |queue| queue.concluded(conclusion))
     }
 
-    /// That caller has got the lock from the nodes. Its ticket names the lease from now on. An attempt that
-    /// was `refused_before` has shown that somebody else wants the lock, and is likely to want it again. Returns the
-    /// waiters to wake.
+    /// Notes that the nodes have granted the lock to that caller. Its ticket names the lease from now on.
+    /// `refused_before`: the call was refused before, so somebody else wants the lock, and is likely to want it again.
+    /// Returns the waiters to wake.
     pub(crate) fn won(
         &mut self,
         key: &K,
@@ -202,15 +202,15 @@ impl<K: Clone + Eq + Hash, W, H: LocalLease> LocalQueues<K, W, H> {
         queue.won(ticket, with, now)
     }
 
-    /// A node tells that a writer waits for the lock: see [`LocalQueue::writer_waits`].
+    /// Notes that a node has announced a waiting writer: see [`LocalQueue::writer_waits`].
     pub(crate) fn writer_waits(&mut self, key: &K, now: Time) {
         if let Some(queue) = self.queues.get_mut(key) {
             queue.writer_waits(now);
         }
     }
 
-    /// The holder gives that lease back. Returns the waiter that gets it instead, and the sequence number of
-    /// the hand-over: [`handed`](Self::handed) is to follow. `None`: it has to be given back to the nodes.
+    /// Gives that lease back. Returns the waiter that gets it next, and the sequence number of the hand-over;
+    /// [`handed`](Self::handed) must follow. `None`: the lease must be given back to the nodes.
     pub(crate) fn hand_over(
         &mut self,
         key: &K,
@@ -222,7 +222,7 @@ impl<K: Clone + Eq + Hash, W, H: LocalLease> LocalQueues<K, W, H> {
         self.queues.get_mut(key)?.hand_over(lease, state, others_wait, now)
     }
 
-    /// The lease has passed to that caller, which finds its `hold` when it looks. Returns it, if the caller is not in the
+    /// Passes the lease to that caller, which finds its `hold` when it looks. Returns the hold if the caller is not in the
     /// queue.
     pub(crate) fn handed(
         &mut self,
@@ -236,7 +236,7 @@ impl<K: Clone + Eq + Hash, W, H: LocalLease> LocalQueues<K, W, H> {
         }
     }
 
-    /// That lease, which was the `owner`'s, has been given back to the nodes, or was `lost`.
+    /// Notes that this lease, which was the `owner`'s, has been given back to the nodes, or was `lost`.
     pub(crate) fn gone(
         &mut self,
         key: &K,
@@ -256,8 +256,8 @@ impl<K: Clone + Eq + Hash, W, H: LocalLease> LocalQueues<K, W, H> {
         wake
     }
 
-    /// That caller does not want the lock any more, or has got it. Returns its hold on the lease that it was handed
-    /// meanwhile, which the driver gives back like that of a holder, and the waiters to wake.
+    /// Removes a caller that does not want the lock any more, or has got it. Returns its hold on a lease that it was handed
+    /// meanwhile, which the driver gives back like a holder's, and the waiters to wake.
     pub(crate) fn leave(&mut self, key: &K, ticket: QueueTicket) -> (Option<H::Hold>, Wake) {
         let Some(queue) = self.queues.get_mut(key) else { return (None, Wake::Nobody) };
         let handed = queue.with(ticket).and_then(|caller| caller.handed.take());
@@ -266,7 +266,7 @@ impl<K: Clone + Eq + Hash, W, H: LocalLease> LocalQueues<K, W, H> {
         (handed.filter(|_| gives_back), wake)
     }
 
-    /// A node has told so many `others` of a release; or (0) there is somebody.
+    /// Notes that a node announced a release to that many `others`: see [`Fairness::heard`].
     pub(crate) fn heard(&mut self, key: &K, others: u32, now: Time) {
         if !self.fairness.contains_key(key) && self.fairness.len() >= self.sweep_at {
             self.sweep(now);
@@ -274,24 +274,24 @@ impl<K: Clone + Eq + Hash, W, H: LocalLease> LocalQueues<K, W, H> {
         self.fairness.entry(key.clone()).or_insert_with(Fairness::new).heard(others, now);
     }
 
-    /// How many others wait for the lock in other processes, as far as is known.
+    /// Returns the number of waiters for the lock in other processes, as far as is known.
     pub(crate) fn others(&self, key: &K, now: Time) -> u32 {
         self.fairness.get(key).map_or(0, |fairness| fairness.others(now))
     }
 
-    /// The owner that has given the lock back here last. What nodes tell of its release is no news here.
+    /// Returns the last owner of this process that has given the lock back: see [`Fairness::last_owner`].
     pub(crate) fn last_owner(&self, key: &K) -> Option<Arc<str>> {
         self.fairness.get(key)?.last_owner()
     }
 
-    /// A caller has left the lock to others. A release was told meanwhile (`heard`), or not.
+    /// Notes that a caller has left the lock to others, and whether a release was `heard` of meanwhile.
     pub(crate) fn giving_way_is_over(&mut self, key: &K, heard: bool) {
         if let Some(fairness) = self.fairness.get_mut(key) {
             fairness.giving_way_is_over(heard);
         }
     }
 
-    /// Forgets the locks that nobody wants any more, and returns whether anything is known of others.
+    /// Forgets the locks that nobody wants any more. Returns true if anything is left to remember.
     pub(crate) fn tidy(&mut self, now: Time) -> bool {
         self.sweep(now);
         give_room_back(&mut self.queues);
@@ -300,20 +300,20 @@ impl<K: Clone + Eq + Hash, W, H: LocalLease> LocalQueues<K, W, H> {
         held || !self.queues.is_empty() || !self.fairness.is_empty()
     }
 
-    /// For how many locks there is a queue.
+    /// Returns the number of queues.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.queues.len()
     }
 
-    /// What the driver keeps with all callers.
+    /// Returns the driver's data for all callers.
     #[cfg(test)]
     #[allow(dead_code, reason = "the tests that ask need embedded nodes")]
     pub(crate) fn waiters(&self) -> impl Iterator<Item = &W> {
         self.queues.values().flat_map(|queue| queue.woken(Wake::All)).map(|caller| &caller.with)
     }
 
-    /// The ticket of the caller that has come last.
+    /// Returns the ticket of the caller that has come last.
     #[cfg(test)]
     #[allow(dead_code, reason = "the tests that ask need embedded nodes")]
     pub(crate) fn last_ticket(&self) -> QueueTicket {

@@ -1,9 +1,9 @@
 //! The callers of one client that want one lock.
 //!
-//! It decides which of them asks the nodes, who is handed the lock of another thread or joins it, who takes again what it holds, and
-//! whether the lock is left to other processes first.
+//! The module decides which caller asks the nodes, which one is handed or joins another thread's lease, which thread takes again
+//! a lock that it holds, and whether the lock is left to other processes first.
 //!
-//! It knows leases (`hold`) and how an attempt has ended. It knows nothing of nodes and messages.
+//! It knows leases (`hold`) and the end of an attempt. It knows nothing of nodes and messages.
 
 mod fairness;
 mod local_queue;

@@ -1,14 +1,14 @@
-//! Threads that wait for a lock that they took themselves, most likely for ever.
+//! Detection of threads that wait for a lock that they took themselves, most likely for ever.
 //!
-//! Where the kind of lock counts the holds of threads, such a call ends at once: see [`ThreadHolds::again`](super::ThreadHolds::again).
-//! Elsewhere the guard may be with another thread, that gives it back. So the call goes on, and is told of once it lasts.
+//! If the kind of lock counts the holds of threads, such a call ends at once: see [`ThreadHolds::again`](super::ThreadHolds::again).
+//! For other kinds another thread may have the guard and give it back. So the call goes on, and is reported once the wait lasts.
 
 use std::time::Duration;
 
 use super::super::base::Time;
 
-/// How long such a wait lasts before it is told: where guards are sent to other threads, and given back there
-/// soon, it is no fault. The event comes with the next look at the queue, of which there is one a second.
+/// Time after which such a wait is reported. It is no fault where guards are sent to other threads, and given back there
+/// soon. The event comes with the next look at the queue, of which there is one a second.
 const BEFORE_TELLING: Duration = Duration::from_millis(500);
 
 /// The wait of one call for a lock that its own thread has taken.
@@ -19,8 +19,8 @@ pub(crate) struct SelfWait {
 }
 
 impl SelfWait {
-    /// The caller looks, and goes on waiting for the lock; perhaps for its own thread. Returns true, once a call, if that is to
-    /// be told.
+    /// Notes that the caller goes on waiting for the lock; `for_itself`: perhaps for its own thread. Returns true, once a call,
+    /// if that is to be reported.
     pub(crate) fn goes_on(&mut self, for_itself: bool, now: Time) -> bool {
         if !for_itself {
             self.since = None;

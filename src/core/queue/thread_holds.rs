@@ -8,10 +8,10 @@ use super::super::base::{HoldClass, Mechanism, Time};
 use super::super::hold::LossReason;
 use super::LocalLease;
 
-/// Which threads of one client hold which locks, where the kind of lock lets a thread take again what it holds.
+/// The locks that the threads of one client hold, for kinds of locks that a thread may take again.
 ///
-/// An entry lasts as long as its thread has a guard, also when the lease is over: the thread that takes such a lock again
-/// is told of the loss, and does not get the lock anew beside the guard of a lost one. Only the thread itself changes its
+/// An entry lasts as long as its thread has a guard, even if the lease is over. A thread that takes such a lock again is
+/// told of the loss: it does not get the lock anew while it has a guard of the lost one. Only the thread itself changes its
 /// entries.
 pub(crate) struct ThreadHolds<K, H: LocalLease> {
     holds: HashMap<(H::Thread, K), ThreadHold<H>>,
@@ -20,12 +20,12 @@ pub(crate) struct ThreadHolds<K, H: LocalLease> {
 /// One thread's holds on one lease.
 struct ThreadHold<H> {
     lease: H,
-    /// Under which the thread got the lease. Its token goes by that number, however often the thread takes the lock.
+    /// The sequence number under which the thread got the lease. Its token uses that number, however often it takes the lock.
     sequence: u64,
     guards: Guards,
 }
 
-/// How many guards a thread has, of each class. Both at once: it reads what it may write.
+/// The number of a thread's guards of each class. A thread may have both: it may read what it writes.
 #[derive(Clone, Copy, Debug, Default)]
 struct Guards {
     exclusive: usize,
@@ -45,14 +45,14 @@ impl Guards {
     }
 }
 
-/// What a thread finds that wants a lock of which it has guards.
+/// The answer to a thread that wants a lock of which it has guards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Again<T> {
-    /// It holds the lock once more.
+    /// The thread holds the lock once more.
     Hold(T),
     /// The lock is lost.
     Lost(LossReason),
-    /// It shares the lock, and wants it for itself alone: it would wait for its own guards.
+    /// The thread shares the lock, and wants it exclusively: it would wait for its own guards.
     WaitsForItself,
 }
 
@@ -61,7 +61,7 @@ impl<K: Clone + Eq + Hash, H: LocalLease> ThreadHolds<K, H> {
         Self { holds: HashMap::new() }
     }
 
-    /// The thread wants the lock for a hold of that class. `None`: it has no guard of the lock.
+    /// Tries to take the lock again, for a hold of that class. `None`: the thread has no guard of the lock.
     pub(crate) fn again(
         &self,
         key: &K,
@@ -78,7 +78,7 @@ impl<K: Clone + Eq + Hash, H: LocalLease> ThreadHolds<K, H> {
         Some(again.map_or_else(Again::Lost, Again::Hold))
     }
 
-    /// The thread has one guard of that class more. It got the lease under that sequence number, if this is its first guard.
+    /// Notes one more guard of that class. The thread got the lease under that sequence number, if this is its first guard.
     pub(crate) fn took(
         &mut self,
         key: &K,
@@ -91,8 +91,8 @@ impl<K: Clone + Eq + Hash, H: LocalLease> ThreadHolds<K, H> {
         *self.holds.entry((thread, key.clone())).or_insert_with(new).guards.of(class) += 1;
     }
 
-    /// The thread gives one of its guards of that class back. This comes before anything else that is done for the end of
-    /// the guard: what is called on the way may ask for the lock, and must not get a lease that is about to go.
+    /// Notes that the thread gives back one of its guards of that class. This must come before all other steps of the guard's
+    /// end: code that is called on the way may ask for the lock, and must not get a lease that is about to go.
     pub(crate) fn left(&mut self, key: &K, thread: H::Thread, class: HoldClass) {
         let entry = (thread, key.clone());
         if let Some(hold) = self.holds.get_mut(&entry) {
@@ -104,7 +104,7 @@ impl<K: Clone + Eq + Hash, H: LocalLease> ThreadHolds<K, H> {
         }
     }
 
-    /// The thread has turned an exclusive guard into a shared one.
+    /// Notes that the thread has turned an exclusive guard into a shared one.
     pub(crate) fn downgraded(&mut self, key: &K, thread: H::Thread) {
         if let Some(hold) = self.holds.get_mut(&(thread, key.clone())) {
             hold.guards.exclusive = hold.guards.exclusive.saturating_sub(1);
@@ -112,18 +112,18 @@ impl<K: Clone + Eq + Hash, H: LocalLease> ThreadHolds<K, H> {
         }
     }
 
-    /// Returns how many guards of the lock the thread has, of that class.
+    /// Returns the number of the thread's guards of the lock, of that class.
     pub(crate) fn guards(&self, key: &K, thread: H::Thread, class: HoldClass) -> usize {
         let mut guards = self.hold(key, thread).map(|hold| hold.guards).unwrap_or_default();
         *guards.of(class)
     }
 
-    /// Returns what the driver keeps with the lease that the thread has.
+    /// Returns the driver's data for the lease that the thread has.
     pub(crate) fn lease(&self, key: &K, thread: H::Thread) -> Option<&H> {
         self.hold(key, thread).map(|hold| &hold.lease)
     }
 
-    /// Gives room back. Returns whether any thread holds anything.
+    /// Gives unused memory back. Returns true if any thread holds anything.
     pub(crate) fn tidy(&mut self) -> bool {
         give_room_back(&mut self.holds);
         !self.holds.is_empty()
@@ -141,7 +141,7 @@ mod tests {
     use super::HoldClass::{Exclusive, Shared};
     use super::*;
 
-    /// A lease by its number; odd ones are lost. A hold has the lease's number and the sequence number.
+    /// A lease with its number; odd ones are lost. A hold has the lease's number and the sequence number.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     struct Lease(u64);
 
@@ -195,7 +195,7 @@ mod tests {
         assert_eq!(again(&holds), None, "its guards are gone");
     }
 
-    /// It reads what it writes. Who only reads cannot write: the lock would have to be free of its own guards before.
+    /// A writer may also read. A reader cannot write as well: its own guards would have to be given back first.
     #[test]
     fn a_thread_shares_what_it_has_for_itself_and_not_the_other_way_round() {
         let mut holds = ThreadHolds::new();

@@ -13,37 +13,38 @@ use super::super::link::{Copies, Late, Repetition, Via};
 use super::fencing::number_of;
 use super::{Ballot, Failure, Heard, LARGEST_NUMBER, Proposal, Slots};
 
-/// A number that is so far above the proposed one needs more than one node's word: ten seconds of the set's
-/// time, of which numbers are made. Proposals of other clients are not that far apart.
+/// Distance above the proposed number from which one node's answer is not enough: ten seconds of the set's time, of
+/// which numbers are made. Proposals of other clients do not differ by so much.
 const FAR_ABOVE: u64 = 1_000_000;
 
-/// A node's answer to `acquire`. The shape is the wire contract of every kind of lock.
+/// A node's answer to `acquire`. Its shape is the wire contract of every kind of lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Vote {
-    /// The key is ours on that node; the node's number of this grant (0 where it counts none).
+    /// The key is ours on that node; the node's number of this grant (0 if the node counts none).
     Granted(u64),
-    /// Somebody else's key is there, for that long still (`None`: it has no expiry).
+    /// Another owner's key is there, with that time left (`None`: it has no expiry).
     Refused(Option<Duration>),
-    /// The same, of a fair lock, or somebody is ahead of the caller for that long still. A caller with a ticket is in the
-    /// node's queue. `ticket`: the largest one there.
+    /// The same for a fair lock, or another caller is ahead for that time. A caller with a ticket is in the node's
+    /// queue. `ticket`: the largest one in that queue.
     Queued { remaining: Option<Duration>, ticket: u64 },
-    /// The same, of a semaphore: one of the permits that were asked for is somebody else's, and the first of all holds ends in
-    /// that time. `free`: those that are nobody's there.
+    /// The same for a semaphore: another owner has one of the permits that were asked for. The first of all holds ends
+    /// after `remaining`. `free`: the permits that have no owner there.
     Taken { remaining: Duration, free: Slots },
-    /// The semaphore has another number of permits there, as long as it has holds. The first of them ends in that time.
+    /// The semaphore has another number of permits on the node, until its holds end. The first of them ends after
+    /// `remaining`.
     OtherPermits { permits: u64, remaining: Duration },
     /// The node may have forgotten locks and grants nothing to newcomers for now.
     NotAdmitted,
-    /// Under that name the node holds something that is no lock.
+    /// The node keeps something other than a lock under that name.
     WrongKind,
-    /// What the node keeps as the name's number has no next one: it is the largest that there is.
+    /// The node's number of the name is the largest possible one, so there is no next one.
     Spent,
-    /// What the node keeps as the name's number is none.
+    /// The node keeps a value as the name's number that is not a number.
     NoNumber,
 }
 
 impl Vote {
-    /// For how long the node says that the lock is held by somebody else, or is another one's to take.
+    /// Returns the time for which the node says that another owner holds the lock, or is ahead of the caller.
     pub(super) const fn refusal(self) -> Option<Option<Duration>> {
         match self {
             Self::Refused(remaining) | Self::Queued { remaining, .. } => Some(remaining),
@@ -55,24 +56,24 @@ impl Vote {
     }
 }
 
-/// How an attempt ended.
+/// The end of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Conclusion {
-    /// Ours until `valid_until`, under that number (0: the nodes count none).
+    /// The lock is ours until `valid_until`, under that number (0: the nodes count none).
     Won { valid_until: Time, number: u64 },
     /// A majority granted, and too few nodes know the lock's number.
     Unconfirmed,
     /// A majority granted, but so late that next to nothing of the lease is left.
     TooLate,
-    /// Another holder is in the way; the shortest time that one of its keys has left, if known.
+    /// Another owner holds the lock, or is ahead; the shortest time that one of its keys has left, if known.
     Held { remaining: Option<Duration> },
-    /// So many nodes hold something that is no lock that waiting cannot help.
+    /// So many nodes hold something other than a lock that waiting cannot help.
     WrongKind,
     /// So many nodes have no number left for the name that waiting cannot help.
     Spent,
-    /// The same, and what one of them keeps in its place is no number.
+    /// The same, and one of these nodes keeps a value that is not a number.
     NoNumber,
-    /// Enough nodes answer, but too many of them admit nobody for now.
+    /// Enough nodes answer, but too many of them grant nothing to newcomers for now.
     NotAdmitted,
     /// So many nodes reject us for good that waiting cannot help.
     Rejected,
@@ -80,47 +81,46 @@ pub(crate) enum Conclusion {
     Unreachable,
 }
 
-/// A node that has to be told to forget an attempt.
+/// A node that must be told to forget an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cleanup {
     pub(crate) node: usize,
-    /// The node said that our key is there: of several, all of them.
+    /// The node said that our key is there; for a lock with several names, all keys.
     pub(crate) granted: bool,
-    /// A copy of the request is unanswered: it may still run at any later time, so the
-    /// time at which its key ends is not known.
+    /// A copy of the request is unanswered. It may run at any later time, so the end of its key is not known.
     pub(crate) in_flight: bool,
-    /// Which requests those are.
+    /// The requests that may still run.
     pub(crate) late: Late,
 }
 
-/// How the nodes keep a lock that its holder has given back.
+/// The terms on which the nodes keep a lock that its holder has given back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Kept {
     pub(crate) until: Time,
-    /// By when a node has to begin: while the lock would have been valid. A node that is told later does not know whether
-    /// somebody has taken the lock by force meanwhile, for its tombstones may have ended.
+    /// Latest time at which a node may begin to keep the lock: the end of the lock's validity. A node that is told
+    /// later does not know whether somebody has taken the lock by force meanwhile, since its tombstones may have ended.
     pub(crate) by: Time,
 }
 
-/// How a release is sent to a node, and for how long.
+/// The form in which a release is sent to a node, and the time for which it is kept.
 #[derive(Clone, Debug)]
 pub(crate) struct ReleasePlan {
-    /// The longest time that our keys live on.
+    /// The longest time for which our keys may live.
     pub(crate) longest_ttl: Duration,
-    /// The number to which it raises the lock's fence.
+    /// The number to which the release raises the lock's fence.
     pub(crate) raise_to: Option<u64>,
-    /// How the node keeps the lock all the same.
+    /// The terms on which the node keeps the lock despite the release.
     pub(crate) kept: Option<Kept>,
-    /// Until when it is kept for a node that is down; `None`: until it is answered.
+    /// End of the time for which the release is kept for a node that is down; `None`: it is kept until it is answered.
     pub(crate) until: Option<Time>,
-    /// How it is repeated, if something may follow it.
+    /// The repetition of the release, if a late request may run after it.
     pub(crate) repetition: Option<Repetition>,
 }
 
 impl Cleanup {
-    /// The clean-ups of a lock that is `kept` by the nodes: those of `cleanups`, and one for each other node. A
-    /// node without a key of ours keeps the lock as well, if it is free there. So one more of them may forget it. Where
-    /// nothing is to be cleaned up, the lock has been given back before.
+    /// The clean-ups of a lock that the nodes keep (`kept`): those of `cleanups`, and one for each other node. A node
+    /// without a key of ours also keeps the lock, if it is free there. So one more node may forget the lock. If
+    /// `cleanups` is empty, the lock has been given back before.
     pub(crate) fn with_kept(nodes: usize, cleanups: Vec<Self>, kept: Option<Kept>) -> Vec<Self> {
         if kept.is_none() || cleanups.is_empty() {
             return cleanups;
@@ -133,10 +133,10 @@ impl Cleanup {
         (0..nodes).map(on).collect()
     }
 
-    /// The plan for a release at `now` of keys that live for `longest_ttl` at most. The node keeps the lock as `kept`
-    /// says.
+    /// The plan for a release at `now` of keys that live for `longest_ttl` at most. The node keeps the lock on the
+    /// terms of `kept`.
     pub(crate) fn plan(&self, longest_ttl: Duration, kept: Option<Kept>, now: Time) -> ReleasePlan {
-        // On the node's clock, which may be slower than ours.
+        // The time runs on the node's clock, which may be slower than ours.
         let gone_at = now.after(longest_ttl).after(drift(longest_ttl));
         ReleasePlan {
             longest_ttl,
@@ -148,8 +148,8 @@ impl Cleanup {
     }
 }
 
-/// One attempt: counts the votes, says when the matter is settled, and knows at every moment which
-/// nodes must be cleaned up if it is given up.
+/// One attempt: counts the votes, says when they settle it, and knows at every moment which nodes need a clean-up if it
+/// is given up.
 #[derive(Debug)]
 pub(crate) struct Attempt {
     started: Time,
@@ -164,15 +164,15 @@ pub(crate) struct Attempt {
     confirmed: bool,
     expired: bool,
     closed: bool,
-    /// The node that is asked alone, while the others are not asked.
+    /// The node that is asked alone, until the others are asked as well.
     preferred: Option<usize>,
-    /// The first node can be reached, if it has failed, and says that it can do nothing for now.
+    /// True if the first node, should it have failed, can be reached and says that it can do nothing for now.
     first_says_no: bool,
-    /// The lock is a fair one, and the caller waits.
+    /// True if the lock is a fair one, and the caller waits.
     asks_for_queues: bool,
 }
 
-/// What a node has answered.
+/// The state of a node's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Answer {
     Open,
@@ -181,17 +181,18 @@ enum Answer {
 }
 
 impl Answer {
-    /// The node says nothing of the lock: it cannot, or need not any more.
+    /// Returns true if the node gives no vote on the lock: it cannot, or is not asked any more.
     const fn is_failure(self) -> bool {
         matches!(self, Self::Failed(failure) if !matches!(failure, Failure::NotAdmitted))
     }
 
-    /// The node rejects us for good.
+    /// Returns true if the node rejects us for good.
     const fn is_rejected(self) -> bool {
         matches!(self, Self::Failed(Failure::Rejected))
     }
 
-    /// For how long the node says that somebody else is in the way, if it says so.
+    /// Returns the time for which the node says that another owner holds the lock, or is ahead of the caller, if it
+    /// says so.
     const fn refusal(self) -> Option<Option<Duration>> {
         match self {
             Self::Voted(vote) => vote.refusal(),
@@ -199,30 +200,30 @@ impl Answer {
         }
     }
 
-    /// The node grants nothing to newcomers, by its own word or by what is known of it.
+    /// Returns true if the node grants nothing to newcomers, by its own answer or by the client's knowledge of it.
     const fn is_not_admitted(self) -> bool {
         matches!(self, Self::Voted(Vote::NotAdmitted) | Self::Failed(Failure::NotAdmitted))
     }
 }
 
-/// What an attempt knows of one node.
+/// The knowledge of an attempt about one node.
 #[derive(Clone, Copy, Debug)]
 struct NodeVote {
     answer: Answer,
     copies: Copies,
-    /// The node said that our key is there, and has not said otherwise since.
+    /// True if the node said that our key is there, and has not said otherwise since.
     ours: bool,
-    /// It said of our key, or of some of several, that it is not there. It does not count as ours, and gets a release all
-    /// the same: some keys may be left, or a late copy may have set the key after it had been taken by force.
+    /// True if the node said that our key, or one of several, is not there. The node does not count as ours, and still
+    /// gets a release: some keys may be left, or a late copy may have set the key after the lock was taken by force.
     denied: bool,
-    /// It is not known whether an earlier copy was granted. A node that does not admit us does not check
-    /// for our key, and one that refuses a lock with several names may have some of our keys. So an answer
-    /// to a later copy does not tell.
+    /// True if an earlier copy may have been granted. A node that does not admit us does not check for our key. A node
+    /// that refuses a lock with several names may have some of our keys. So the answer to a later copy does not settle
+    /// it.
     earlier_copy_unknown: bool,
-    /// Repairs of the lock, once it was held, that the node has not answered.
+    /// Number of repairs of the lock, once it was held, that the node has not answered.
     repairs: u32,
-    /// The oldest connection over which an extension of the lock was written that may still run, and the
-    /// largest fence under which one sets the key again.
+    /// The oldest connection over which a copy of an extension may still run, and the largest fence under which such a
+    /// copy sets the key again.
     extensions: Option<u64>,
     repair_up_to: u64,
 }
@@ -241,7 +242,7 @@ impl NodeVote {
         }
     }
 
-    /// What may still run on the node, once nothing more is sent for the lock of that number.
+    /// The requests that may still run on the node, once nothing more is sent for the lock with that number.
     fn late(&self, number: u64) -> Late {
         let raised = number.max(self.repair_up_to) + 1;
         let raises =
@@ -255,9 +256,8 @@ impl NodeVote {
 }
 
 impl Attempt {
-    /// An attempt that began at `started`, *before* anything is sent. Nothing is sent for it any
-    /// more from `answer_by` on: nobody would count the answer, and the key would only be in the
-    /// way.
+    /// An attempt that began at `started`, *before* anything is sent. From `answer_by` on, nothing more is sent for it:
+    /// nobody would count the answer, and the key would only block other callers.
     pub(crate) fn new(
         nodes: usize,
         started: Time,
@@ -283,19 +283,17 @@ impl Attempt {
         }
     }
 
-    /// The time for answers is over. Votes that come later are remembered for the clean-up, and do
-    /// not count.
+    /// Ends the time for answers. Later votes are remembered for the clean-up, and do not count.
     pub(crate) fn expire(&mut self) {
         self.expired = true;
     }
 
-    /// Gives the attempt up, or ends the lock that it won: nothing more is sent for it, and the
-    /// nodes returned must get a release. The second call returns nothing.
+    /// Gives the attempt up, or ends the lock that it won. Nothing more is sent for it, and the returned nodes must get
+    /// a release. The second call returns nothing.
     ///
-    /// A grant that comes later still needs no further release: its node is on the list, as a silent one.
-    /// Every node to which a copy was sent is on the list unless it answered "no" to each: the
-    /// silent ones too, since a timeout is not a refusal. `number` is that of the lock that was won;
-    /// 0 if there is none.
+    /// The list has every node to which a copy was sent, unless the node answered "no" to each copy. It has the silent
+    /// nodes too, since a timeout is not a refusal. So a grant that comes later needs no further release. `number` is
+    /// that of the lock that was won; 0 if there is none.
     pub(crate) fn close(&mut self, number: u64) -> Vec<Cleanup> {
         if std::mem::replace(&mut self.closed, true) {
             return Vec::new();
@@ -313,15 +311,14 @@ impl Attempt {
             .collect()
     }
 
-    /// The lock that was won is about to be extended on all nodes, and repaired on those that lost
-    /// it: any of them may hold our key from now on.
+    /// Announces that the held lock is about to be extended on all nodes, and repaired on those that lost it. Any of
+    /// them may hold our key from now on.
     pub(crate) fn repairing(&mut self) {
         self.slots.iter_mut().for_each(|slot| slot.repairs += 1);
     }
 
-    /// What nodes have said of our key in a round that [`repairing`](Self::repairing) announced; each
-    /// node's answer comes once. A node that never answers keeps its release for good: nobody knows
-    /// when that request will run.
+    /// Notes the nodes' answers about our key in a round that [`repairing`](Self::repairing) announced; each answer
+    /// comes once. The release for a node that never answers is kept for good: nobody knows when that request will run.
     pub(crate) fn repaired(&mut self, news: &[Option<Heard>]) {
         for (slot, heard) in self.slots.iter_mut().zip(news) {
             match heard {
@@ -335,9 +332,9 @@ impl Attempt {
         }
     }
 
-    /// A round that [`repairing`](Self::repairing) announced is not looked at any more. For each node: the
-    /// oldest connection over which a copy may still run, and the largest fence under which that sets
-    /// the key again.
+    /// Ends a round that [`repairing`](Self::repairing) announced; its further answers are ignored. `left` has, for
+    /// each node, the oldest connection over which a copy may still run, and the largest fence under which that copy
+    /// sets the key again.
     pub(crate) fn repairs_left(&mut self, left: &[(Option<u64>, u64)]) {
         for (slot, (oldest, up_to)) in self.slots.iter_mut().zip(left) {
             if let Some(oldest) = *oldest {
@@ -347,7 +344,7 @@ impl Attempt {
         }
     }
 
-    /// The nodes on which a key without expiry is in the way.
+    /// The nodes that refuse the lock because of a key without expiry.
     pub(crate) fn held_for_ever(&self) -> impl Iterator<Item = usize> {
         let is_endless = |slot: &NodeVote| slot.answer.refusal() == Some(None);
         (0..self.slots.len()).filter(move |node| is_endless(&self.slots[*node]))
@@ -365,7 +362,7 @@ impl Attempt {
         self.count(|answer| *answer == Answer::Open) > 0
     }
 
-    /// Whether a node that was asked has not answered yet.
+    /// Returns true if a node that was asked has not answered yet.
     pub(crate) fn awaits_answers(&self) -> bool {
         match self.preferred {
             Some(node) => self.slots[node].answer == Answer::Open,
@@ -373,7 +370,7 @@ impl Attempt {
         }
     }
 
-    /// Whether a majority answered, be it with errors.
+    /// Returns true if a majority answered, even if with errors.
     pub(crate) fn majority_reached(&self) -> bool {
         let reached = self.count(|answer| {
             let answered = matches!(answer, Answer::Voted(_) | Answer::Failed(Failure::Error));
@@ -382,7 +379,7 @@ impl Attempt {
         reached >= votes_needed(self.slots.len())
     }
 
-    /// What came of it, judged at `now`. Meaningful once it is decided or its time is over.
+    /// The conclusion at `now`. It is meaningful once the attempt is decided or its time is over.
     pub(crate) fn conclude(&self, now: Time) -> Conclusion {
         if self.tally.verdict() == Verdict::Won {
             return match self.conclude_won(now, self.number()) {
@@ -440,15 +437,15 @@ impl Attempt {
     }
 }
 
-/// The number of the lock, as the nodes that grant it have answered.
+/// The number of the lock, from the answers of the nodes that grant it.
 impl Attempt {
-    /// That number is proposed to the nodes.
+    /// Sets the number that is proposed to the nodes.
     pub(crate) const fn proposes(&mut self, proposal: Proposal) {
         self.proposed = Some(proposal);
     }
 
-    /// The number that has to be written back before the lock may be used: it was won, and too few nodes
-    /// know its number.
+    /// The number that must be written back before the lock may be used: the lock was won, and too few nodes know its
+    /// number.
     pub(crate) fn number_to_write_back(&mut self) -> Option<u64> {
         if self.tally.verdict() != Verdict::Won || self.known() || self.is_far_above() {
             return None;
@@ -458,14 +455,14 @@ impl Attempt {
         Some(number)
     }
 
-    /// A majority has confirmed what [`number_to_write_back`](Self::number_to_write_back) named.
+    /// A majority has confirmed the number that [`number_to_write_back`](Self::number_to_write_back) returned.
     pub(crate) const fn written_back(&mut self) {
         self.confirmed = true;
     }
 
-    /// The largest number that so many nodes have answered, or a larger one, that a majority is not
-    /// without one of them; 0 if they are too few. What fewer of them say may be of a single server that is
-    /// out of its mind: proposed from then on, it would use up the numbers that there are.
+    /// The largest number that enough nodes have answered or exceeded: so many that every majority has one of them. 0
+    /// if too few nodes answered. A number that fewer nodes answer may come from a single faulty server. If it were
+    /// proposed from then on, it would use up all numbers.
     pub(crate) fn number_of_several(&self) -> u64 {
         let mut numbers: Vec<_> = self.numbers().collect();
         numbers.sort_unstable();
@@ -473,13 +470,13 @@ impl Attempt {
         numbers.into_iter().rev().nth(others).unwrap_or(0)
     }
 
-    /// The lock's number. Once it is being written back it stays what it is.
+    /// The lock's number. It is fixed once it is being written back.
     fn number(&self) -> u64 {
         let needed = votes_needed(self.slots.len());
         self.chosen.unwrap_or_else(|| number_of(self.numbers(), needed))
     }
 
-    /// Whether a majority of the nodes knows the lock's number while our keys are there.
+    /// Returns true if a majority of the nodes knows the lock's number while our keys are there.
     fn known(&self) -> bool {
         let number = self.number();
         let known_by = self.numbers().filter(|known| *known >= number).count();
@@ -487,12 +484,13 @@ impl Attempt {
         known.if_off(Mechanism::FenceWriteBack, true)
     }
 
-    /// Whether the lock's number would be so far above what was proposed, or several have said, by the word of one,
-    /// that the other nodes are to be heard first. It is never written back: that would raise the
+    /// Returns true if the lock's number is far above the proposal and above the numbers of several nodes, and too few
+    /// nodes know it. Then the other nodes are heard first. Such a number is never written back: that would raise the
     /// numbers of nodes that know better.
     ///
-    /// A number that the clocks of several nodes have reached is not far. The set's time of a client may be years
-    /// behind, if the clocks of a wrong minority came first. It would never believe a node that knows a number of today.
+    /// A number that the clocks of several nodes have reached is not far. A client may see the set's time as years
+    /// behind, if the clocks of a wrong minority came first. Without this rule, the client would never believe a node
+    /// that knows a number of today.
     fn is_far_above(&self) -> bool {
         let Some(Proposal { number, reached }) = self.proposed else { return false };
         let reached = reached.if_off(Mechanism::ReachedNumbersAreNear, 0);
@@ -500,7 +498,7 @@ impl Attempt {
         self.number() > highest && !self.known() && Mechanism::FarNumbersNeedSeveral.is_on()
     }
 
-    /// What the nodes that granted have answered.
+    /// The numbers in the answers of the nodes that granted the lock.
     fn numbers(&self) -> impl Iterator<Item = u64> + Clone {
         self.slots.iter().filter_map(|slot| match slot.answer {
             Answer::Voted(Vote::Granted(number)) => Some(number),
@@ -547,7 +545,7 @@ impl Ballot for Attempt {
     }
 
     fn fail(&mut self, node: usize, failure: Failure) {
-        // Whether something was sent is known from `sending`.
+        // `sending` has noted whether something was sent.
         if self.slots[node].answer == Answer::Open {
             self.slots[node].answer = Answer::Failed(failure);
             if !self.expired {
@@ -565,14 +563,14 @@ impl Ballot for Attempt {
                 !self.is_far_above() || self.count(|answer| *answer == Answer::Open) == 0
             }
             Verdict::Pending => false,
-            // Lost for certain. But whether to somebody else, or because there is no quorum, is known
-            // only when as many nodes have voted, or so many have failed that they cannot.
+            // Lost for certain. The reason is another holder, or no quorum. It is known only when a majority has voted,
+            // or so many nodes have failed that no majority can vote.
             Verdict::Lost => {
                 let needed = votes_needed(self.slots.len());
                 let failed = self.count(|answer| answer.is_failure());
                 let open = self.count(|answer| *answer == Answer::Open);
                 let voted = self.slots.len() - failed - open;
-                // Nodes in quarantine vote, and have no queues.
+                // Nodes in quarantine count as voters, and report no queues.
                 let hears_more = self.asks_for_queues && self.largest_ticket().is_none();
                 voted >= needed && !(hears_more && open > 0) || self.slots.len() - failed < needed
             }

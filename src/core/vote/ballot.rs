@@ -1,4 +1,4 @@
-//! What all votes over the nodes have in common.
+//! The interface that all votes over the nodes have in common.
 
 use std::time::Duration;
 
@@ -6,25 +6,24 @@ use super::super::base::Time;
 use super::super::link::Via;
 use super::Failure;
 
-/// How long after its start a ballot is kept open for the nodes that its verdict did not need, so that they are
-/// repaired, or their faults told. A connection that is refused is refused within this time.
+/// Time after its start for which a ballot stays open for the nodes that its verdict did not need. So they are
+/// repaired, or their faults reported. A refused connection is refused within this time.
 pub(crate) const HEAR_OUT: Duration = Duration::from_millis(10);
 
-/// One question put to all nodes at once. A transport carries it: it asks `sending` before each
-/// copy that it writes, and hands in one vote or one failure a node.
+/// One request put to all nodes at once. A transport carries it: it asks `sending` before each copy that it writes,
+/// and hands in one vote or one failure per node.
 pub(crate) trait Ballot: Send {
-    /// What a node that answered says.
+    /// The answer of a node.
     type Vote;
 
-    /// A copy is about to be written to `node`, over that connection. `false`: do not send it, the
-    /// ballot is over.
+    /// Asks for permission to write a copy to `node`, over that connection. `false`: do not send it, the ballot is over.
     fn sending(&mut self, node: usize, via: Via, now: Time) -> bool;
 
-    /// The last copy that was sent to `node` has certainly not run, nor will it.
+    /// The last copy that was sent to `node` has certainly not run, and never will.
     fn unsent(&mut self, node: usize);
 
-    /// The clock of `node` was seen not to be where it had to be, at that time: right behind the answer that
-    /// comes next, or before. It may have been set, so that keys have ended there before their time.
+    /// The clock of `node` was seen off its expected time at `seen_at`: right behind the answer that comes next, or
+    /// earlier. The clock may have been set, so that keys on that node have ended early.
     fn clock_moved(&mut self, _node: usize, _seen_at: Time) {}
 
     /// `node` answered.
@@ -37,7 +36,7 @@ pub(crate) trait Ballot: Send {
     fn decided(&self) -> bool;
 }
 
-/// A ballot that the driver shares with the threads that hear the nodes' answers.
+/// A ballot that the driver shares with the threads that receive the nodes' answers.
 pub(crate) trait Shared<B> {
     fn with<R>(&self, f: impl FnOnce(&mut B) -> R) -> R;
 }

@@ -1,4 +1,4 @@
-//! Telling the nodes the number of a lock that was won, where too few of them know it.
+//! Writing back the number of a lock that was won to the nodes, if too few of them know it.
 
 use super::super::base::{Mechanism, Time};
 use super::super::base::{Tally, Verdict, votes_needed};
@@ -10,14 +10,14 @@ use super::{Ballot, Failure};
 pub(crate) enum ConfirmVote {
     /// Our key is there, and the node knows the number, or a larger one.
     Confirmed,
-    /// Our key is not there, and the node's number is what it was.
+    /// Our key is not there, and the node's number is unchanged.
     NotOurs,
 }
 
 /// The write-back of a number to all nodes.
 ///
-/// Only nodes that still hold our key count. One that somebody else holds may have answered that
-/// holder before, with a smaller number, and would be one of the majority that its lock rests on.
+/// Only nodes that still hold our key count. A node that another owner holds may have answered that owner
+/// before, with a smaller number, and would be one of the majority that its lock rests on.
 #[derive(Debug)]
 pub(crate) struct Confirmation {
     answer_by: Time,
@@ -30,7 +30,7 @@ impl Confirmation {
         Self { answer_by, tally }
     }
 
-    /// Whether a majority has confirmed.
+    /// Returns true if a majority has confirmed.
     pub(crate) fn confirmed(&self) -> bool {
         self.tally.verdict() == Verdict::Won
     }
@@ -40,7 +40,7 @@ impl Ballot for Confirmation {
     type Vote = ConfirmVote;
 
     fn sending(&mut self, _node: usize, _via: Via, now: Time) -> bool {
-        // A copy that runs later does no harm: behind the release the key is not ours.
+        // A copy that runs later does no harm: after the release, the key is not ours.
         now < self.answer_by
     }
 

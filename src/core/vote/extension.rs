@@ -1,4 +1,4 @@
-//! One round of prolonging a lock that is held, and of repairing it on nodes that lost it.
+//! One round of extension of a held lock, and of repairs on the nodes that lost it.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::{Ballot, Failure};
 /// The result of asking the nodes to let the keys live longer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Renewed {
-    /// Enough nodes confirmed, which makes it valid until then, on that basis.
+    /// Enough nodes confirmed the round. The lock is valid until that time, on that basis.
     Until(Time, Basis),
     /// Too few nodes confirmed in time.
     Unknown,
@@ -25,62 +25,62 @@ pub(crate) enum ExtensionVote {
     Extended,
     /// The key was free, and is ours again.
     Repaired,
-    /// The same, on a node that has forgotten what it knew, and grants nothing to newcomers.
+    /// The same, on a node that has forgotten its keys and grants nothing to newcomers.
     RepairedInQuarantine,
     /// The key is free.
     Free,
     /// The key is free, and the node knows that number. It is above the largest number that the repair
-    /// allows, so another client has been granted the lock there since.
+    /// allows, so the node has granted the lock to another client since.
     FreeAbove(u64),
-    /// The key is somebody else's.
+    /// The key is another owner's.
     NotOurs,
-    /// Some of our keys are there, of a lock with several names, and the others cannot be set. The largest number that
-    /// the node knows for these, if nothing else is in the way; 0: one of them is somebody else's, or it is too late.
+    /// For a lock with several names: some of our keys are there, and the others cannot be set. The largest
+    /// number that the node knows for the missing ones, if nothing else prevents setting them. 0: one of
+    /// them is another owner's, or it is too late.
     InPart(u64),
 }
 
-/// What a node has said of our key in a round.
+/// A node's answer about our key in a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Heard {
-    /// It is there.
+    /// Our key is there.
     Ours,
-    /// Somebody else's is there.
+    /// Another owner's key is there.
     NotOurs,
-    /// Some of ours are there, and some are not. The node counts as not ours, and has to be told to forget them.
+    /// Some of our keys are there, and some are not. The node counts as not ours, and must be told to forget
+    /// them.
     InPart,
-    /// None is there.
+    /// No key is there.
     Free,
     /// Nothing was sent to the node.
     NotAsked,
-    /// Nothing: the request may have run, or may run later.
+    /// No answer: the request may have run, or may run later.
     Nothing,
 }
 
 impl Heard {
-    /// Whether somebody else may have the lock there, or one of its names.
+    /// Returns true if another owner may have the lock on the node, or one of its names.
     fn is_not_ours(self) -> bool {
         matches!(self, Self::NotOurs | Self::InPart)
     }
 }
 
-/// How often a node is tried again, in one renewal, that contenders keep taking. A contender has it for
-/// a round trip, and then not for as long as it waits; so few tries leave a node out.
+/// Number of further repairs, in one renewal, of a node that contenders keep taking. A contender has the node
+/// for one round trip, and then not for as long as it waits. So a few tries almost always succeed.
 const MORE_REPAIRS: u32 = 5;
 
-/// One round of `extend`. It counts only if a majority confirmed *this* round by the presence of our key.
-/// Its validity counts from before its first send. The answers to an earlier round say nothing about this
-/// one.
+/// One round of `extend`. It counts only if a majority confirmed *this* round by the presence of our key. Its
+/// validity counts from before its first send. The answers to an earlier round say nothing about this one.
 ///
-/// A node that was repaired in this round does not count for it: its key was gone, and somebody else
-/// may have had it in between. It counts from the next round on. Only a node in quarantine counts at
-/// once: it has forgotten our key, as a restart does, and has granted it to nobody since. Otherwise a
-/// majority that restarts within the time between two renewals would end the lock, which is kept from
-/// everybody else all the same.
+/// A node that was repaired in this round does not count for it: its key was gone, and another owner may have
+/// had it in between. It counts from the next round on. Only a node in quarantine counts at once: it has
+/// forgotten our key, for example in a restart, and has granted it to nobody since. Otherwise the restart of
+/// a majority between two renewals would end the lock, although nobody else could get it.
 ///
-/// A node whose clock has just moved says nothing against the holder either. Our key may have ended there
-/// before its time, and what it grants does not count for anybody (`Admission::read`). So it is as if it
-/// had not answered: the validity decides by time, and the next round repairs the node, by its new clock.
-/// That lasts until our key is found there again, for the clock may be where it has to be by then.
+/// A node whose clock has just moved does not deny our lock either. Our key may have ended there early, and
+/// the grants of such a node count for nobody (`Admission::read`). So the round treats the node as silent:
+/// the validity decides by time, and the next round repairs the node, by its new clock. That lasts until our
+/// key is found there again, since the clock may show the right time by then.
 #[derive(Debug)]
 pub(crate) struct Extension {
     started: Time,
@@ -95,23 +95,24 @@ pub(crate) struct Extension {
     copies: Vec<Copies>,
     /// The nodes that have neither answered nor failed.
     silent: Vec<bool>,
-    /// Where this round repairs although the node knows a number above ours: up to which.
+    /// For each node that this round repairs although its number is above ours: the largest number that is allowed.
     up_to: Vec<u64>,
-    /// How many nodes have our key, and may have got it in this very round; or are without it, and their
-    /// clocks have moved.
+    /// Number of nodes that have our key and may have got it in this very round, or that are without it and
+    /// whose clocks have moved.
     doubtful: usize,
     /// The nodes whose clocks have moved, now or when they lost our key.
     moved: Vec<bool>,
-    /// Those that were without our key in this round, and whether for that reason; `Some(false)` if it was
-    /// there.
+    /// For each node: `Some(true)` if it was without our key in this round because its clock had moved,
+    /// `Some(false)` if our key was there.
     gone_by_the_clock: Vec<Option<bool>>,
     /// The numbers of the nodes that are free, and know a number above ours.
     above: Vec<Option<u64>>,
-    /// The end of validity of the round, this one or one before, that a majority confirmed by presence.
+    /// The end of validity of the last round, this one or an earlier one, that a majority confirmed by
+    /// presence.
     sound_until: Option<Time>,
-    /// How many further rounds may go back to this one.
+    /// Number of further rounds of repair that may rely on the confirmed round.
     tries_left: u32,
-    /// The first node had lost our key; or it had it all the time.
+    /// `first_repaired`: the first node had lost our key. `first_kept`: it had our key all the time.
     first_repaired: bool,
     first_kept: bool,
     first_heard: bool,
@@ -155,23 +156,23 @@ impl Extension {
         }
     }
 
-    /// The lock is about to be given back: nothing more is sent for this round. A copy that a node did
-    /// not run at once, and that is sent again behind the release, would set the key again.
+    /// Ends the sending for this round, since the lock is about to be given back. A copy that a node did not
+    /// run at once, and that is sent again behind the release, would set the key again.
     pub(crate) fn close(&mut self) {
         self.closed = true;
     }
 
-    /// Another try to repair the nodes that contenders have, or had: another round, for those nodes
-    /// alone, each up to the number that it was free with. Only if a majority has confirmed this round,
-    /// or the one that it goes back to, by the presence of our key.
+    /// Returns another round, which tries again to repair the nodes that contenders have, or had. It asks
+    /// those nodes alone, each up to the number that it was free with. There is one only if a majority has
+    /// confirmed this round, or the round that it relies on, by the presence of our key.
     ///
-    /// Such a node has granted the lock to somebody who had no majority, as we had it: since that round
-    /// began, and as long as it is valid. Contenders do so all the time, and if their numbers kept us
-    /// out, a lock that many want could never be repaired. A contender that is granted it there after this
-    /// answer raises the number again, and this repair is refused; then there is another one.
+    /// Such a node has granted the lock to a contender without a majority, since we had the majority: from
+    /// the start of that round to the end of its validity. Contenders do so all the time. If their numbers
+    /// kept us out, a lock in demand could never be repaired. If a contender gets the node after this answer,
+    /// it raises the number again, and the node refuses this repair. Then there is another one.
     ///
-    /// Nodes whose clocks have moved count here: nobody's majority has any of them, nor of those that are
-    /// present, so there is none without them.
+    /// Nodes whose clocks have moved count here. Their grants count for no majority, nor do those of the
+    /// nodes with our key, so no other owner can have a majority.
     pub(crate) fn repair_again(
         &mut self,
         now: Time,
@@ -215,7 +216,7 @@ impl Extension {
         self.allowance.valid_until(self.started, self.started, self.ttl)
     }
 
-    /// What the round says, as far as it has been heard.
+    /// The result of the round, from the answers so far.
     pub(crate) fn result(&self, now: Time) -> Renewed {
         let until = self.allowance.valid_until(self.started, now, self.ttl);
         if self.present.verdict() == Verdict::Won {
@@ -229,14 +230,14 @@ impl Extension {
         }
     }
 
-    /// The lock rests on the first node, and on nobody else having it elsewhere. The other nodes are
-    /// repaired meanwhile; once a majority of them confirms, it rests on that.
+    /// The result while the lock rests on the first node. No other owner may have it on any node. The other
+    /// nodes are repaired meanwhile. Once a majority confirms, the lock rests on that majority.
     fn result_on_first(&self, until: Time) -> Renewed {
         let counted = self.heard.iter().zip(&self.moved).filter(|(_, moved)| !**moved);
         let others = counted.filter(|(heard, _)| heard.is_not_ours()).count();
         match self.heard[0] {
-            // A clock that has moved is no excuse for that. Ours may have stood still, and there is no other
-            // clock to tell: then somebody else was granted the lock there rightly.
+            // A moved clock does not excuse another owner's key. Our own clock may have stood still, and no
+            // third clock can tell: then the node granted the lock to the other owner rightly.
             Heard::NotOurs | Heard::InPart => Renewed::Gone,
             _ if others == 0 && self.moved[0] && !self.first_kept => Renewed::Unknown,
             Heard::Free => Renewed::Gone,
@@ -255,18 +256,18 @@ impl Extension {
         self.answer_by
     }
 
-    /// How long the keys shall live.
+    /// The time for which the keys shall live.
     pub(crate) const fn ttl(&self) -> Duration {
         self.ttl
     }
 
-    /// Whether the round was not confirmed because requests were sent twice, or clocks have moved. Another
-    /// round may be confirmed: its connections exist by now, and it goes by the clocks as they are now.
+    /// Returns true if the round was not confirmed because requests were sent twice, or clocks have moved.
+    /// Another round may be confirmed: its connections exist by now, and it uses the clocks as they are now.
     pub(crate) fn is_doubtful(&self, now: Time) -> bool {
         self.doubtful > 0 && self.result(now) == Renewed::Unknown
     }
 
-    /// What each node has said of our key since this was last asked.
+    /// The nodes' answers about our key since the last call.
     pub(crate) fn news(&mut self) -> Vec<Option<Heard>> {
         let told = self.heard.iter().zip(&mut self.told);
         let news = told.map(|(heard, told)| {
@@ -277,15 +278,15 @@ impl Extension {
         news.collect()
     }
 
-    /// The nodes in `moved` had lost our key when their clocks moved, in an earlier round, which excuses them
-    /// until then.
+    /// Notes the nodes that had lost our key when their clocks moved, in an earlier round. `moved` has the
+    /// end of the time for which that excuses them.
     pub(crate) fn moved_before(&mut self, moved: &[Option<Time>]) {
         for (now, before) in self.moved.iter_mut().zip(moved) {
             *now |= before.is_some_and(|until| self.started < until);
         }
     }
 
-    /// Of each node that has answered: whether our key was gone since its clock had moved.
+    /// For each node that has answered: true if our key was gone because its clock had moved.
     pub(crate) fn gone_by_the_clock(&self) -> Vec<Option<bool>> {
         self.gone_by_the_clock.clone()
     }
@@ -294,8 +295,8 @@ impl Extension {
         self.copies[node].sent() > 1
     }
 
-    /// For each node: the oldest connection over which a copy may still run, and the largest fence above
-    /// our number under which that sets the key again.
+    /// For each node: the oldest connection over which a copy may still run, and the largest fence above our
+    /// number under which that copy sets the key again.
     pub(crate) fn left(&self) -> Vec<(Option<u64>, u64)> {
         self.copies
             .iter()
@@ -304,12 +305,12 @@ impl Extension {
             .collect()
     }
 
-    /// Whether a node that was asked has not answered yet.
+    /// Returns true if a node that was asked has not answered yet.
     pub(crate) fn awaits_answers(&self) -> bool {
         self.silent.iter().any(|silent| *silent)
     }
 
-    /// Whether all that can be heard has been asked for.
+    /// Returns true if all possible answers have been returned by [`news`](Self::news).
     pub(crate) fn all_told(&self) -> bool {
         self.told.iter().all(|told| *told)
     }
@@ -319,7 +320,7 @@ impl Ballot for Extension {
     type Vote = ExtensionVote;
 
     fn sending(&mut self, node: usize, via: Via, now: Time) -> bool {
-        // Also after a majority has confirmed: the slower nodes shall have it, too.
+        // This holds after a majority has confirmed, too: the slower nodes shall extend the key as well.
         let send = !self.closed && now < self.answer_by;
         if send {
             self.copies[node].sending(via);
@@ -331,8 +332,8 @@ impl Ballot for Extension {
         self.copies[node].unsent();
     }
 
-    /// A step longer ago than the keys live is no excuse any more. A node that has lost our key since then
-    /// had it, or was repaired, in a round before.
+    /// A clock step longer ago than the TTL of the keys is no excuse any more. A node that has lost our key
+    /// since then had it, or was repaired, in an earlier round.
     fn clock_moved(&mut self, node: usize, seen_at: Time) {
         let lately = self.started < seen_at.after(self.ttl);
         self.moved[node] |= lately && Mechanism::MovedClocksDoNotDeny.is_on();
@@ -366,8 +367,8 @@ impl Ballot for Extension {
             _ => None,
         };
         match vote {
-            // The first copy, whose reply was lost, may have repaired the node, and the second one has
-            // found what that had set.
+            // The first copy, whose reply was lost, may have repaired the node. Then the second one found
+            // that key.
             ExtensionVote::Extended if self.sent_twice(node) => {
                 self.doubtful += 1;
                 self.present.no();
@@ -400,8 +401,8 @@ impl Ballot for Extension {
     }
 
     fn decided(&self) -> bool {
-        // A majority that cannot confirm any more: decided when it is known whether the lock is gone,
-        // or they are only silent.
+        // If no majority can confirm any more, the round is decided once it is known whether the lock is
+        // gone, or the nodes are only silent.
         let known = match self.basis {
             Basis::Majority => self.missing.verdict() != Verdict::Pending,
             Basis::FirstNode => self.first_heard,

@@ -1,4 +1,4 @@
-//! Whose word decides about an attempt, where clients may fall back to the first node.
+//! The nodes whose answers decide an attempt, where clients may fall back to the first node.
 
 use std::time::Duration;
 
@@ -6,27 +6,27 @@ use super::super::base::{Basis, Mechanism, Time};
 use super::attempt::first::FirstWord;
 use super::{Attempt, Ballot, Conclusion};
 
-/// What an attempt needs next.
+/// The next need of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Judged {
     /// The first node's answer, or the end of the time for answers; then judge again.
     HearFirst,
     /// The answers of all nodes, or the end of the time for them; then judge again.
     HearAll,
-    /// Nothing any more.
+    /// Nothing; the attempt is over.
     Concluded(Judgement),
 }
 
-/// How an attempt ended.
+/// The end of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Judgement {
     pub(crate) conclusion: Conclusion,
-    /// The nodes that have decided it.
+    /// The nodes that have decided the attempt.
     pub(crate) basis: Basis,
     pub(crate) quorum: Quorum,
 }
 
-/// What an attempt has shown of the quorum.
+/// The evidence of an attempt about the quorum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Quorum {
     /// A majority voted.
@@ -35,7 +35,7 @@ pub(crate) enum Quorum {
     Failing,
     /// No majority could be reached.
     Missed,
-    /// Nothing: the caller's own deadline cut the attempt short.
+    /// No evidence: the caller's own deadline cut the attempt short.
     Untold,
 }
 
@@ -43,26 +43,26 @@ pub(crate) enum Quorum {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Grant {
     pub(crate) valid_until: Time,
-    /// 0: without fencing numbers.
+    /// The lock's number; 0 without fencing.
     pub(crate) number: u64,
     pub(crate) basis: Basis,
     pub(crate) quorum: Quorum,
     pub(crate) started: Time,
-    /// When it was known to be granted.
+    /// The time at which the client knew of the grant.
     pub(crate) known_at: Time,
-    /// An earlier attempt of the call found the lock held by somebody else, who is likely to want it
+    /// An earlier attempt of the call found the lock held by another owner, which is likely to want it
     /// again.
     pub(crate) refused_before: bool,
 }
 
-/// What there is to tell about the quorum.
+/// A change of the quorum that is to be reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum News {
     Lost,
     Back,
 }
 
-/// Whether an attempt waits for a try to connect while `node` is down, and is not told at once that it is.
+/// Returns true if an attempt waits for a try to connect while `node` is down, instead of failing at once.
 ///
 /// Clients may fall back to the first node (`may_fall_back`). A node that is down for us may be back for
 /// others, since we pause between our tries. Then another client may hold the lock on that node alone. A
@@ -71,16 +71,16 @@ pub(crate) fn waits_for_a_try(node: usize, may_fall_back: bool) -> bool {
     node == 0 && may_fall_back && Mechanism::FirstNodeIsTried.is_on()
 }
 
-/// What a client knows of its quorum, from all its calls, and what follows for its attempts.
+/// A client's knowledge of its quorum, from all its calls, and its effect on attempts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct QuorumHealth {
-    /// After how long without a quorum the first node decides alone; `None`: never.
+    /// Time without a quorum after which the first node decides alone; `None`: never.
     fall_back_after: Option<Duration>,
     /// The time that an attempt has if its caller does not cut it short.
     attempt_timeout: Duration,
-    /// Since when no attempt has reached a majority.
+    /// Start of the time in which no attempt has reached a majority.
     missed_since: Option<Time>,
-    /// When a majority was reached last.
+    /// The last time at which a majority was reached.
     reached_at: Time,
     told_lost: bool,
 }
@@ -101,11 +101,11 @@ impl QuorumHealth {
         self.fall_back_after.is_some()
     }
 
-    /// Judges an attempt whose verdict is there, or whose time is over.
+    /// Judges an attempt whose verdict is reached, or whose time is over.
     pub(crate) fn judge(&self, attempt: &mut Attempt, now: Time) -> Judged {
         let over = attempt.answer_by() <= now;
         let decided = attempt.decided();
-        // A verdict that is there stays; an open one is settled with what is known.
+        // A verdict that is reached stays; an open one is settled by the answers so far.
         if !decided {
             attempt.expire();
         }
@@ -115,8 +115,8 @@ impl QuorumHealth {
             Judged::Concluded(Judgement { conclusion, basis: Basis::Majority, quorum })
         };
         match conclusion {
-            // Somebody may have fallen back to the first node. Where that is done, its word is heard, and
-            // nothing is won without its grant, unless it cannot be reached.
+            // Another client may have fallen back to the first node. If fallback is on, the first node is
+            // heard, and nothing is won without its grant, unless it cannot be reached.
             Conclusion::Won { .. } if self.fall_back_after.is_some() => {
                 match attempt.first_word() {
                     // It answers, and not with a vote.
@@ -125,7 +125,7 @@ impl QuorumHealth {
                     ) => by_majority(instead, Quorum::Failing),
                     FirstWord::NotGranted(instead) => by_majority(instead, Quorum::Reached),
                     FirstWord::Open if !over => Judged::HearFirst,
-                    // It had no time to speak, so nobody may say that it has nothing to say.
+                    // It had no time to answer, so its silence is no evidence.
                     FirstWord::Open if cut_short => {
                         by_majority(Conclusion::Unreachable, Quorum::Untold)
                     }
@@ -140,11 +140,11 @@ impl QuorumHealth {
             Conclusion::Unconfirmed if cut_short => by_majority(conclusion, Quorum::Untold),
             Conclusion::Unreachable if self.first_decides(attempt.started()) => {
                 if attempt.some_are_silent() && !over {
-                    // Any of the others may know of another holder.
+                    // Any of the other nodes may know of another holder.
                     Judged::HearAll
                 } else if attempt.majority_reached() {
-                    // It may know of another holder as well, and is not in a state to tell. The user
-                    // shall hear of its error, rather than get weaker locks without a word.
+                    // That majority may know of another holder as well, and cannot report it now. The user
+                    // must get its error, instead of weaker locks without notice.
                     by_majority(conclusion, Quorum::Failing)
                 } else {
                     let conclusion = attempt.conclude_on_first(now);
@@ -162,13 +162,14 @@ impl QuorumHealth {
                 let failing = attempt.majority_reached();
                 by_majority(conclusion, if failing { Quorum::Failing } else { Quorum::Missed })
             }
-            // One node's word says nothing about the others.
+            // One node's answer says nothing about the others.
             _ if attempt.preferred().is_some() => by_majority(conclusion, Quorum::Untold),
             _ => by_majority(conclusion, Quorum::Reached),
         }
     }
 
-    /// An attempt that began at `started` has shown that much of the quorum, by `now`.
+    /// Notes the evidence of an attempt that began at `started`, by `now`. Returns a change that is to be
+    /// reported.
     pub(crate) fn note(&mut self, quorum: Quorum, started: Time, now: Time) -> Option<News> {
         match quorum {
             Quorum::Untold => return None,
@@ -176,7 +177,7 @@ impl QuorumHealth {
                 self.missed_since = None;
                 self.reached_at = self.reached_at.max(now);
             }
-            // Attempts overlap: one that began before another one reached a majority says nothing
+            // Attempts overlap. An attempt that began before another one reached a majority says nothing
             // about the time before that.
             Quorum::Missed => {
                 self.missed_since.get_or_insert(started.max(self.reached_at));

@@ -1,10 +1,10 @@
 //! Fencing: numbers that rise from each holder of a name to the next.
 //!
-//! Each node keeps the largest number that it has seen of a name. A request carries a proposal; the
-//! node that grants it takes the proposal, or a number above its own if that is larger, and answers
-//! it. A lock's number is the largest of a majority's answers, and a majority has to *know* it while
-//! our keys are there. For the next holder's majority shares a node with that one, was granted there
-//! after we were, and so is answered a larger number.
+//! Each node keeps the largest number that it has seen for a name. A request carries a proposal. The node that
+//! grants it takes the proposal, or a number above its own if that is larger, and answers it. A lock's number
+//! is the largest of a majority's answers, and a majority must *know* it while our keys are there. The reason:
+//! the next holder's majority shares a node with that majority. That node grants the next holder after us, and
+//! so answers a larger number.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -13,39 +13,39 @@ use std::time::Duration;
 
 use super::super::base::{Mechanism, Rule, Time, give_room_back};
 
-/// The largest number that there is: so large that a token fits into 63 bits, and small enough to be
-/// exact as one of Lua's floating-point numbers.
+/// The largest possible number: so large that a token fits into 63 bits, and small enough to be exact as one of
+/// Lua's floating-point numbers.
 pub(crate) const LARGEST_NUMBER: u64 = (1 << 51) - 1;
 
-/// So many tokens belong to one number: that of the holder who got it from the nodes, and those of the
-/// holders to whom its lease was handed.
+/// Number of tokens that belong to one number: that of the holder that got it from the nodes, and those of the
+/// holders to which its lease was handed.
 const SEQUENCES: u64 = 4_096;
 
-/// So often a lease can be handed over.
+/// The largest number of times that a lease can be handed over.
 pub(crate) const LAST_SEQUENCE: u64 = SEQUENCES - 1;
 
-/// How much longer than its lock a fence is kept on a node.
+/// Time for which a node keeps a fence after its lock.
 ///
-/// Once it has expired, the next number is made from the set's time, which is that much later by then. So numbers
-/// rise as long as nobody sets the set's time back by more than that. It is the same for all clients, and no
-/// setting: fences cost a node memory in proportion to it, for each name that is used.
+/// Once the fence has expired, the next number is made from the set's time, which is that much later by then.
+/// So numbers rise unless the set's time is set back by more than that. The time is the same for all clients,
+/// and no setting: fences cost a node memory in proportion to it, for each name that is used.
 const FENCE_OUTLIVES: Duration = Duration::from_secs(10 * 60);
 
-/// How much longer than its lock a fence is kept, in milliseconds. Without the mechanism it ends before the lock.
+/// Time for which a node keeps a fence after its lock, in milliseconds. Without the mechanism, the fence ends
+/// before the lock.
 pub(crate) fn fence_outlives_ms() -> i64 {
     const MS: i64 = FENCE_OUTLIVES.as_millis() as i64;
     MS.if_off(Mechanism::FencesOutliveLocks, -100)
 }
 
-/// A number for a holder of a lock that is larger than that of every holder of the same name before.
+/// A number for a holder of a lock that is larger than that of every earlier holder of the same name.
 ///
-/// Hand it to the storage that the lock protects, with every write, and have the storage refuse a
-/// write whose token is smaller than the largest it has seen: then a holder that was paused for
-/// longer than its lock lived cannot overwrite what the next one has written. Tokens of different
-/// names cannot be compared.
+/// Hand it to the storage that the lock protects, with every write. The storage must refuse a write whose token
+/// is smaller than the largest it has seen. Then a holder that was paused for longer than its lock lived cannot
+/// overwrite the next holder's data. Tokens of different names cannot be compared.
 ///
-/// It is never 0, and fits into a signed 64-bit integer, as databases have them, for centuries. Most of
-/// it is the set's time; nothing should be read out of that.
+/// It is never 0, and fits into a signed 64-bit integer, as databases have them, for centuries. Most of it is
+/// the set's time, but callers must not rely on that.
 ///
 /// # Examples
 ///
@@ -62,8 +62,8 @@ pub(crate) fn fence_outlives_ms() -> i64 {
 pub struct FencingToken(u64);
 
 impl FencingToken {
-    /// The token of the holder that got the lease by the hand-over with that sequence number. `None` for
-    /// the number 0, which no node gives, and where there is no token left.
+    /// The token of the holder that got the lease by the hand-over with that sequence number. `None` for the
+    /// number 0, which no node gives, and if no token is left.
     pub(crate) fn new(number: u64, sequence: u64) -> Option<Self> {
         let exists = (1..=LARGEST_NUMBER).contains(&number) && sequence <= LAST_SEQUENCE;
         exists.then(|| Self(number * SEQUENCES + sequence))
@@ -94,31 +94,32 @@ impl fmt::Display for FencingToken {
     }
 }
 
-/// The smallest number that some majority (`needed`) of those who answered has nothing above, given
-/// what each of them answered. Any majority would do, so it is the one with the smallest numbers: with
-/// others that answered more, that is more nodes that know the number already.
+/// The smallest answered number that a majority (`needed`) of the answers does not exceed. Any majority would
+/// do. The majority with the smallest numbers is the best choice: if other nodes answered more, more nodes know
+/// the number already.
 pub(super) fn number_of(answers: impl Iterator<Item = u64> + Clone, needed: usize) -> u64 {
-    // Looked at for every lock, and there are few nodes: nothing is collected and sorted.
+    // This runs for every lock, and there are few nodes, so it collects and sorts nothing.
     let reached_by = |number| answers.clone().filter(|answer| *answer <= number).count();
     let enough = answers.clone().filter(|number| reached_by(*number) >= needed).min();
     enough.or_else(|| answers.max()).unwrap_or(0)
 }
 
-/// What a request proposes, and what goes with it.
+/// The number that a request proposes, and the limit of plausible numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Proposal {
     pub(crate) number: u64,
-    /// The number that the clocks of several nodes have reached: no number below it is out of the question.
-    /// 0 if too few clocks are known.
+    /// The number that the clocks of several nodes have reached: every number below it is plausible. 0 if too
+    /// few clocks are known.
     pub(crate) reached: u64,
 }
 
 impl Proposal {
-    /// Proposes a number above the `last` one that this process has seen of the name, and no less than the
-    /// set's time in units of 10 microseconds. `several_us` is the time that several nodes' own clocks have reached.
+    /// Proposes a number above the `last` one that this process has seen for the name, and no less than the
+    /// set's time in units of 10 microseconds. `several_us` is the time that several nodes' own clocks have
+    /// reached.
     ///
-    /// The time is for nodes that have forgotten their numbers: a number from before is smaller, for the
-    /// set's time goes on whichever nodes forget. Otherwise their own numbers do.
+    /// The time is for nodes that have forgotten their numbers. All earlier numbers are smaller, since the
+    /// set's time advances whichever nodes forget. The numbers of the other nodes rise by themselves.
     pub(crate) fn new(last: u64, set_time_us: Option<i64>, several_us: Option<i64>) -> Self {
         let number_of = |time_us: i64| u64::try_from(time_us / 10).ok();
         let set_time_us = set_time_us.if_off(Mechanism::FenceClockFloor, None);
@@ -128,19 +129,19 @@ impl Proposal {
     }
 }
 
-/// The largest number that this process has seen of each name, as far as it remembers.
+/// The largest number that this process has seen for each name, as far as it remembers.
 ///
-/// Numbers on a node can be ahead of the time. Proposals below them are answered differently by
-/// different nodes, which costs a round to agree; proposals above them are not. That is all it is for,
-/// so names that were not used for long may be forgotten.
+/// Numbers on a node can be ahead of the time. Different nodes answer a proposal below them differently, which
+/// costs a round to agree. They answer a proposal above them alike. This saves rounds and nothing else, so
+/// names that were not used for long may be forgotten.
 #[derive(Debug, Default)]
 pub(crate) struct LastNumbers {
-    /// Names that were used lately, and those before them.
+    /// Names that were used lately, and names that were used before them.
     recent: HashMap<Box<[u8]>, Last>,
     older: HashMap<Box<[u8]>, Last>,
 }
 
-/// The largest number of a name, and when it was told one last.
+/// The largest number of a name, and the time at which it was last noted.
 #[derive(Clone, Copy, Debug)]
 struct Last {
     number: u64,
@@ -148,19 +149,19 @@ struct Last {
 }
 
 impl LastNumbers {
-    /// So many names are remembered at least, and twice as many at most.
+    /// Number of names that are remembered at least; twice as many are remembered at most.
     const NAMES: usize = 2_048;
 
-    /// A name is remembered for so long after its last use, if there are not too many.
+    /// Time after its last use for which a name is remembered, if there are not too many.
     const KEPT: Duration = Duration::from_secs(10);
 
-    /// The largest number seen of the name with that key; 0 if there is none.
+    /// The largest number seen for the name with that key; 0 if there is none.
     pub(crate) fn last(&self, key: &[u8]) -> u64 {
         let seen = |names: &HashMap<Box<[u8]>, Last>| names.get(key).map_or(0, |last| last.number);
         seen(&self.recent).max(seen(&self.older))
     }
 
-    /// The largest number seen of any of these names.
+    /// The largest number seen for any of these names.
     pub(crate) fn last_of<'a>(&self, keys: impl Iterator<Item = &'a [u8]>) -> u64 {
         keys.map(|key| self.last(key)).max().unwrap_or(0)
     }
@@ -177,7 +178,7 @@ impl LastNumbers {
         self.recent.insert(key.into(), new);
     }
 
-    /// Forgets the names that were not used for long, and returns whether any is left.
+    /// Forgets the names that were not used for long, and returns true if any is left.
     pub(crate) fn tidy(&mut self, now: Time) -> bool {
         for names in [&mut self.recent, &mut self.older] {
             names.retain(|_, last| now < last.at.after(Self::KEPT));
@@ -225,7 +226,7 @@ mod tests {
         assert_eq!(proposed(7, None), 8);
         assert_eq!(proposed(0, None), 1);
         assert_eq!(proposed(0, Some(-5_000_000)), 1, "before 1970");
-        // A node refuses it, in place of giving a number twice.
+        // A node refuses it, instead of giving a number twice.
         assert_eq!(proposed(LARGEST_NUMBER, Some(5_001_000)), LARGEST_NUMBER + 1);
         let reached = |several_us| Proposal::new(7, Some(5_001_000), several_us).reached;
         assert_eq!((reached(Some(6_000_000)), reached(None)), (600_000, 0));

@@ -1,10 +1,10 @@
-//! One question to all nodes, and what their answers come to.
+//! One request to all nodes, and the verdict from their answers.
 //!
-//! A `Ballot` counts the answers of one request: an attempt to take a lock, the confirmation of its number, an extension, a release.
-//! It decides when the verdict is there, what it is, which number the lock has, and what has to be cleaned up on which node
-//! afterwards. `fallback` judges by the word of the first node, where that is allowed.
+//! A `Ballot` counts the answers to one request: an attempt to take a lock, the confirmation of its number, an
+//! extension, a release. It decides when the verdict is reached, what the verdict is, which number the lock has, and
+//! which nodes need a clean-up afterwards. `fallback` judges by the first node's answer, where that is allowed.
 //!
-//! It knows nothing of callers that wait, of when a question is asked again, or of who holds a lock.
+//! This module knows nothing of waiting callers, of repeated requests, or of the holder of a lock.
 
 mod attempt;
 mod ballot;

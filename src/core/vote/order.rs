@@ -1,13 +1,14 @@
-//! In which order the nodes are asked for a name, where they are not asked all at once.
+//! The order in which the nodes are asked for a name, if they are not asked all at once.
 
 use super::super::base::{Mechanism, Rule};
 
-/// The nodes, by their `names`, in an order that depends on the `keys` of the lock. All clients come to the same order,
-/// however their configurations list the nodes. Different locks prefer different nodes, which shares the
+/// The nodes, by their `names`, in an order that depends on the `keys` of the lock. All clients compute the same
+/// order, however their configurations list the nodes. Different locks prefer different nodes, which spreads the
 /// load.
 ///
-/// Locks with several keys have one order, for any two of them may have a key in common. If one began with another node
-/// than the other, each would get a node of its own again and again, and keep it from others for the time of an attempt.
+/// All locks with several keys share one order, since any two of them may have a key in common. If two such locks
+/// began with different nodes, each would get its own node again and again, and block the other there for the time of
+/// an attempt.
 pub(crate) fn asking_order(keys: &[&[u8]], names: &[impl AsRef<str>]) -> Vec<usize> {
     let key: &[u8] = match *keys {
         [key] => key,
@@ -19,8 +20,8 @@ pub(crate) fn asking_order(keys: &[&[u8]], names: &[impl AsRef<str>]) -> Vec<usi
     order
 }
 
-/// FNV-1a, with a last mix so that names that differ in their end only spread as well. It is part of
-/// what clients of different versions have to agree on, if they are to meet at the same node.
+/// FNV-1a, with a final mix so that names that differ only in their end spread as well. Clients of different versions
+/// must agree on this hash to begin with the same node.
 fn hash(key: &[u8], node: &[u8]) -> u64 {
     let bytes = node.iter().chain(b"\0").chain(key);
     let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {

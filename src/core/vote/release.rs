@@ -1,4 +1,4 @@
-//! Giving a lock back, and what the nodes' answers say about how it was held.
+//! Giving a lock back, and the evidence in the nodes' answers on how it was held.
 
 use super::super::base::{Basis, Mechanism, Time, majority};
 use super::super::base::{Tally, Verdict};
@@ -14,13 +14,13 @@ pub(crate) enum ReleaseVote {
     NotOurs,
 }
 
-/// What is known of a release.
+/// The result of a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReleaseResult {
-    /// A majority is without our key, and nothing says that it was so before.
+    /// A majority is without our key, and nothing shows that it was without the key before.
     Released,
-    /// A majority is without our key, and it was gone from so many nodes before that somebody else
-    /// may have had the lock already.
+    /// A majority is without our key, and the key was gone from so many nodes before that another owner may
+    /// have had the lock already.
     WasLost,
     /// No majority confirmed in time. The lock may live on until its TTL.
     Unconfirmed,
@@ -30,35 +30,35 @@ pub(crate) enum ReleaseResult {
 struct NodeRelease {
     /// The node is known to have held our key.
     granted: bool,
-    /// Copies of the release that were written to the node, and over which connection the last one was.
+    /// Number of copies of the release that were written to the node, and the connection of the last copy.
     sent: u32,
     via: Option<Via>,
-    /// What the release may be followed by.
+    /// The late requests that may run after the release.
     late: Late,
-    /// The node has answered, and something may follow.
+    /// The node has answered, and a late request may still run after that.
     uncertain: bool,
 }
 
-/// One release, sent to all nodes: those that may hold our key must get it, and the others can
-/// confirm that they hold none. So a majority can confirm whichever minority hangs, and the next
-/// caller that asks that majority finds the lock free.
+/// One release, sent to all nodes. Nodes that may hold our key must get it, and the others can confirm that
+/// they hold none. So a majority can confirm even if any minority hangs, and the next caller that asks that
+/// majority finds the lock free.
 ///
-/// An answer counts only if it is certain. It is certain if no request that was sent over an earlier
-/// connection can run behind the release and set the key again.
+/// An answer counts only if it is certain: no request that was sent over an earlier connection can run after
+/// the release and set the key again.
 #[derive(Debug)]
 pub(crate) struct Release {
     slots: Vec<NodeRelease>,
-    /// So many of the first nodes have a say.
+    /// Number of nodes, from the first one on, whose answers count.
     deciding: usize,
     needed: usize,
-    /// Nodes that confirmed that no key of ours is there.
+    /// Votes of the nodes on having no key of ours.
     without_key: Tally,
-    /// Nodes that held our key and are not known to have lost it.
+    /// Number of nodes that held our key and are not known to have lost it.
     intact: usize,
 }
 
-/// Returns the nodes that need no release, out of so many `nodes`. A release that is counted asks them as well, since they
-/// can confirm that they hold no key.
+/// Returns the nodes that need no release, out of so many `nodes`. A release that is counted asks them as
+/// well, since they can confirm that they hold no key.
 pub(crate) fn only_asked(nodes: usize, cleanups: &[Cleanup]) -> impl Iterator<Item = usize> + '_ {
     (0..nodes).filter(|node| cleanups.iter().all(|cleanup| cleanup.node != *node))
 }
@@ -71,7 +71,7 @@ impl Release {
             slots[cleanup.node].granted = cleanup.granted;
             slots[cleanup.node].late = cleanup.late;
         }
-        // The nodes that decide: all of them, or the first one.
+        // The nodes that decide: all nodes, or the first one.
         let (deciding, needed) = match basis {
             Basis::Majority => (nodes, majority(nodes)),
             Basis::FirstNode => (1, 1),
@@ -81,7 +81,7 @@ impl Release {
         Self { slots, deciding, needed, without_key, intact }
     }
 
-    /// The nodes that have answered, and on which something may set the key again.
+    /// The nodes that have answered, and on which a late request may set the key again.
     pub(crate) fn uncertain(&self) -> Vec<usize> {
         (0..self.slots.len()).filter(|node| self.slots[*node].uncertain).collect()
     }
@@ -127,7 +127,7 @@ impl Ballot for Release {
             self.without_key.yes();
         }
         let slot = self.slots[node];
-        // "Not ours" to a second copy says nothing: the first one, whose reply was lost, may have
+        // "Not ours" in reply to a second copy says nothing: the first one, whose reply was lost, may have
         // deleted the key.
         if vote == ReleaseVote::NotOurs && slot.granted && slot.sent <= 1 {
             self.intact -= 1;
@@ -184,8 +184,8 @@ mod tests {
         assert_eq!(release.result(), ReleaseResult::Released);
     }
 
-    /// Nodes that were never ours confirm as well: two that hang right after they granted need not be
-    /// waited for.
+    /// Nodes that never had our key confirm as well: two nodes that hang right after their grant delay
+    /// nothing.
     #[test]
     fn a_hung_minority_is_not_waited_for_whoever_granted() {
         let mut release = release_of(&[0, 1, 2], &[]);
@@ -209,7 +209,8 @@ mod tests {
         assert_eq!(release.result(), ReleaseResult::WasLost);
     }
 
-    /// Case 9 of the field's bugs: the reply to the unlock is lost, and the retry says "not owner".
+    /// Case 9 of the known bugs in this field: the reply to the unlock is lost, and the retry says "not
+    /// owner".
     #[test]
     fn not_ours_after_a_lost_reply_is_no_loss() {
         let mut release = release_of(&[0, 1, 2], &[3, 4]);
@@ -230,7 +231,7 @@ mod tests {
         assert_eq!(release.result(), ReleaseResult::WasLost);
     }
 
-    /// Of five nodes, two have an `acquire` out over an earlier connection.
+    /// Five nodes, of which three have an `acquire` out over an earlier connection.
     fn behind_late_requests(late: Late) -> Release {
         let late = |node| if node < 3 { late } else { Late::default() };
         let cleanups = [0, 1, 2, 3, 4].map(|node| Cleanup {
@@ -254,7 +255,7 @@ mod tests {
         let without =
             without(&[Mechanism::OnlyCertainReleasesCount], || behind_late_requests(late));
         assert_eq!((without.result(), without.uncertain()), (ReleaseResult::Released, vec![]));
-        // In order, on the same connection.
+        // The requests run in order on the same connection.
         let late = Late { acquires: Some(2), ..Late::default() };
         let release = behind_late_requests(late);
         assert_eq!((release.result(), release.uncertain()), (ReleaseResult::Released, vec![]));

@@ -1,6 +1,7 @@
 //! The permits of a semaphore: slots with numbers, each of which has one owner at a time.
 
-/// The most permits that a semaphore has. A request for all of them, and a list of those that are free, stay short.
+/// The largest number of permits of a semaphore. It keeps a request for all of them, and a list of the free ones,
+/// short.
 pub(crate) const MOST_PERMITS: u32 = 1_000;
 
 const WORDS: usize = MOST_PERMITS.div_ceil(64) as usize;
@@ -10,7 +11,7 @@ const WORDS: usize = MOST_PERMITS.div_ceil(64) as usize;
 pub(crate) struct Slots([u64; WORDS]);
 
 impl Slots {
-    /// Adds a slot. Those that no semaphore has are left out.
+    /// Adds a slot. Slots that no semaphore has are ignored.
     pub(crate) fn insert(&mut self, slot: usize) {
         if let Some(word) = self.0.get_mut(slot / 64) {
             *word |= 1 << (slot % 64);
@@ -25,7 +26,7 @@ impl Slots {
         self.0.iter().map(|word| word.count_ones() as usize).sum()
     }
 
-    /// In ascending order.
+    /// The slots in ascending order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = usize> {
         (0..WORDS * 64).filter(|slot| self.contains(*slot))
     }
@@ -45,11 +46,11 @@ impl std::fmt::Debug for Slots {
     }
 }
 
-/// How many permits of a semaphore a caller wants.
+/// The number of permits of a semaphore that a caller wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct PermitsWanted {
     pub(crate) count: u32,
-    /// How many the semaphore has.
+    /// The number of permits of the semaphore.
     pub(crate) of: u32,
 }
 
@@ -58,11 +59,11 @@ impl PermitsWanted {
     pub(crate) const ONE_OF_ONE: Self = Self { count: 1, of: 1 };
 }
 
-/// The permits that an attempt asks for. Locks of other kinds have none.
+/// The permits that an attempt asks for. Empty for locks of other kinds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Permits {
     pub(crate) slots: Slots,
-    /// How many the semaphore has.
+    /// The number of permits of the semaphore.
     pub(crate) of: u32,
 }
 

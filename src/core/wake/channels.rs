@@ -1,5 +1,5 @@
 //! The waiters for releases, the listeners to other messages about locks that are held, and the channels that the nodes'
-//! subscribers have to listen to for them.
+//! subscribers must listen to for them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -7,40 +7,40 @@ use std::time::Duration;
 use super::super::base::{Mechanism, Rule, Time};
 use super::ReleaseTracker;
 
-/// How long a channel is listened to after its last waiter has left. A lock that is waited for again and
-/// again would cost a subscription each time. It is short: a client that gives the lock back takes a
+/// Time for which a channel is listened to after its last waiter has left. Without it, a lock that is waited for
+/// again and again would cost a subscription each time. It is short: a client that gives the lock back takes a
 /// subscription for a waiter.
 const LINGER: Duration = Duration::from_millis(200);
 
-/// How long a channel is watched from the last time on that somebody wanted it. Readers that come every moment would
+/// Time for which a channel is watched after somebody last wanted it. Without it, readers that come every moment would
 /// cost a subscription each time.
 const WATCHED: Duration = Duration::from_secs(2);
 
-/// The most listeners. A node that is listened to anew wakes all of them, and each reads it.
+/// Maximum number of listeners. A node that is listened to anew wakes all of them, and each reads from it.
 const MOST_LISTENERS: usize = 1_024;
 
-/// How long the subscribers stay after the last channel.
+/// Time for which the subscribers stay after the last channel.
 const STAY: Duration = Duration::from_secs(2);
 
-/// What another library tells of a release, on a channel of its own: which sort of release it is, and no owner. A release
-/// of ours is told there as well, right behind the message on our own channel.
+/// The messages of another library about a release, on its own channel: the sort of the release, and no owner. A release
+/// of ours is announced there as well, right behind the message on our own channel.
 const NO_OWNERS: [&[u8]; 2] = [b"0", b"1"];
 
-/// How a caller's name ends in the queue of a fair lock. No owner's text ends so.
+/// The end of a caller's name in the queue of a fair lock. No owner's text ends so.
 pub(crate) const QUEUED: &str = "#queued";
 
-/// What a subscriber has to do: first the one, then the other.
+/// The changes that a subscriber has to make: first all of `subscribe`, then all of `unsubscribe`.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Changes {
     pub(crate) subscribe: Vec<Vec<u8>>,
     pub(crate) unsubscribe: Vec<Vec<u8>>,
 }
 
-/// Names a waiter, or a listener.
+/// Identifies a waiter or a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct WaiterId(u64);
 
-/// A waiter or a listener that has come, and the nodes whose subscribers are to be started or woken for it.
+/// A new waiter or listener, and the nodes whose subscribers are to be started or woken for it.
 #[derive(Debug)]
 pub(crate) struct Joined {
     pub(crate) id: WaiterId,
@@ -55,7 +55,7 @@ pub(crate) struct Sought {
     pub(crate) wake: Vec<usize>,
 }
 
-/// All waiters of one client, and all watchers. `W` is what the driver needs to wake one of them.
+/// All waiters of one client, and all watchers. `W` is the driver's data for waking one of them.
 pub(crate) struct Channels<W> {
     channels: BTreeMap<Vec<u8>, Channel<W>>,
     waiters: BTreeMap<WaiterId, ChannelWaiter<W>>,
@@ -63,19 +63,19 @@ pub(crate) struct Channels<W> {
     last_waiter: u64,
     /// The number of listeners.
     listeners: usize,
-    /// When a subscriber first saw that there is no channel.
+    /// Time at which a subscriber first saw that there is no channel.
     unused_since: Option<Time>,
     closed: bool,
 }
 
-/// On which is told of one lock, or of one of its names.
+/// A channel for the messages about one lock, or about one of its names.
 struct Channel<W> {
     waiters: BTreeSet<WaiterId>,
-    /// Hears of everything that is told on it, for a while. Nothing is told of releases there.
+    /// The watcher hears every message on the channel, for a while. No releases are announced on such a channel.
     watcher: Option<Watcher<W>>,
-    /// The same, until they leave; and of each node that begins to be listened to.
+    /// The listeners do too, until they leave. They also hear of each node that begins to be listened to.
     listeners: BTreeMap<WaiterId, W>,
-    /// Since when nobody waits.
+    /// Time since which nobody waits.
     unused_since: Option<Time>,
     /// The nodes that have confirmed the subscription.
     listening: Vec<bool>,
@@ -92,7 +92,7 @@ impl<W> Channel<W> {
             || self.watcher.as_ref().is_some_and(|watcher| now < watcher.until)
     }
 
-    /// A waiter or a listener has left.
+    /// Notes that a waiter or a listener has left.
     fn left(&mut self, now: Time) {
         if self.waiters.is_empty() && self.listeners.is_empty() {
             self.unused_since = Some(now);
@@ -101,13 +101,13 @@ impl<W> Channel<W> {
 }
 
 struct ChannelWaiter<W> {
-    /// On all of which its lock's releases may be told.
+    /// All channels on which its lock's releases may be announced.
     channels: Vec<Vec<u8>>,
     tracker: ReleaseTracker,
-    /// The owner whose release was ours, while the lock is left to others.
+    /// The owner of our own last release, while the lock is left to others.
     ours: Option<Vec<u8>>,
-    /// As what the nodes name the caller, in the queue that they keep for a fair lock. What they tell another caller is no
-    /// news.
+    /// The caller's name in the nodes' queues, if the lock is a fair one. Messages for other callers are no news to
+    /// this one.
     called: Option<Vec<u8>>,
     wake: W,
 }
@@ -116,14 +116,14 @@ struct ChannelWaiter<W> {
 #[derive(Clone, Default)]
 struct Subscriber {
     runs: bool,
-    /// The channels that have come or gone since it looked.
+    /// The channels that have come or gone since it last looked.
     changed: BTreeSet<Vec<u8>>,
     /// The channel of its last message, if that named the owner.
     owner_told_on: Option<Vec<u8>>,
 }
 
 impl<W: Clone> ChannelWaiter<W> {
-    /// Takes note of something, and tells whether there is reason to wake it.
+    /// Notes the news, and returns the data for waking the waiter if there is a reason to wake it.
     fn tell(&mut self, news: impl FnOnce(&mut ReleaseTracker)) -> Option<W> {
         news(&mut self.tracker);
         self.tracker.wake_reason().map(|_| self.wake.clone())
@@ -143,24 +143,24 @@ impl<W: Clone> Channels<W> {
         }
     }
 
-    /// Whether nobody waits for anything, nor did a moment ago.
+    /// Returns true if nobody waits for anything, nor did a moment ago.
     pub(crate) fn is_empty(&self) -> bool {
         self.channels.is_empty()
     }
 
-    /// Whether somebody waits for releases on `channel`, or did a moment ago.
+    /// Returns true if somebody waits for releases on `channel`, or did a moment ago.
     pub(crate) fn knows(&self, channel: &[u8]) -> bool {
         self.channels.contains_key(channel)
     }
 
-    /// How many channels the node has confirmed.
+    /// Returns the number of channels that the node has confirmed.
     pub(crate) fn listened_to(&self, node: usize) -> usize {
         self.channels.values().filter(|channel| channel.listening[node]).count()
     }
 
-    /// How many others wait for a lock, if the node has `told` so many connections of its release on one of
-    /// the lock's `channels`. Our own connection is none of them; but further callers of this client are, who
-    /// wait behind it.
+    /// Returns the number of others that wait for a lock, if the node has `told` so many connections of its release on
+    /// one of the lock's `channels`. Our own connection does not count. Further callers of this client, which wait behind
+    /// it, do.
     pub(crate) fn others_told(&self, node: usize, channels: &[Vec<u8>], told: u64) -> u32 {
         if told == 0 {
             return 0;
@@ -173,8 +173,8 @@ impl<W: Clone> Channels<W> {
         u32::try_from(others).unwrap_or(u32::MAX)
     }
 
-    /// From now on a caller hears of releases on `heard_on`, as soon as the nodes confirm them. `called`: as what it stands in
-    /// the queue of a fair lock.
+    /// Adds a waiter that hears of releases on `heard_on`, as soon as the nodes confirm these channels. `called`: its name in the
+    /// queue of a fair lock.
     pub(crate) fn join(
         &mut self,
         heard_on: Vec<Vec<u8>>,
@@ -199,8 +199,8 @@ impl<W: Clone> Channels<W> {
         Joined { id, start, wake: wake_nodes }
     }
 
-    /// For a while from now on, what is told on `channel` is a reason to wake `wake`. It is no channel on which releases are
-    /// told.
+    /// Has every message on `channel` wake `wake`, for a while from now on. It is no channel on which releases are
+    /// announced.
     #[must_use]
     pub(crate) fn watch(&mut self, channel: Vec<u8>, wake: W, now: Time) -> Sought {
         let heard_on = [channel];
@@ -213,8 +213,8 @@ impl<W: Clone> Channels<W> {
         sought
     }
 
-    /// From now on `wake` is woken for everything that is told on these channels, and when a node confirms one of them: messages
-    /// before that are not heard. No releases are told there. `None`: there are too many listeners.
+    /// Has every message on these channels wake `wake` from now on, and each node's confirmation of one of them: earlier messages
+    /// were not heard. No releases are announced on them. `None`: there are too many listeners.
     pub(crate) fn listen(&mut self, channels: &[Vec<u8>], wake: &W) -> Option<Joined> {
         if self.listeners >= MOST_LISTENERS {
             return None;
@@ -232,7 +232,7 @@ impl<W: Clone> Channels<W> {
         Some(Joined { id, start, wake: wake_nodes })
     }
 
-    /// That listener does not listen to these channels any more.
+    /// Removes that listener from these channels.
     pub(crate) fn listen_no_more(&mut self, id: WaiterId, channels: &[Vec<u8>], now: Time) {
         self.listeners -= 1;
         for name in channels {
@@ -243,7 +243,7 @@ impl<W: Clone> Channels<W> {
         }
     }
 
-    /// These channels are listened to.
+    /// Has the subscribers listen to these channels.
     fn listen_to(&mut self, heard_on: &[Vec<u8>]) -> Sought {
         let Self { channels, subscribers, unused_since, .. } = self;
         *unused_since = None;
@@ -269,7 +269,7 @@ impl<W: Clone> Channels<W> {
         sought
     }
 
-    /// A caller waits no longer.
+    /// Removes a waiter.
     pub(crate) fn leave(&mut self, id: WaiterId, now: Time) {
         let left = self.waiters.remove(&id);
         for name in left.iter().flat_map(|waiter| &waiter.channels) {
@@ -280,12 +280,12 @@ impl<W: Clone> Channels<W> {
         }
     }
 
-    /// What a waiter has heard.
+    /// Returns the record of the messages that a waiter has heard.
     pub(crate) fn tracker(&mut self, id: WaiterId) -> Option<&mut ReleaseTracker> {
         self.waiters.get_mut(&id).map(|waiter| &mut waiter.tracker)
     }
 
-    /// A waiter leaves the lock to others, which this client had as `last_owner`.
+    /// Notes that a waiter leaves the lock to others. This client had the lock as `last_owner`.
     pub(crate) fn gives_way(&mut self, id: WaiterId, last_owner: Option<&[u8]>) {
         if let Some(waiter) = self.waiters.get_mut(&id) {
             waiter.ours = last_owner.map(<[u8]>::to_vec);
@@ -293,7 +293,7 @@ impl<W: Clone> Channels<W> {
         }
     }
 
-    /// The node confirms that it tells what is published on these channels. Returns the waiters and listeners to wake.
+    /// Notes that the node has confirmed the subscription to these channels. Returns the waiters and listeners to wake.
     #[must_use]
     pub(crate) fn listening(&mut self, node: usize, confirmed: &[Vec<u8>]) -> Vec<W> {
         let (mut concerned, mut listeners) = (BTreeSet::new(), BTreeMap::new());
@@ -306,7 +306,7 @@ impl<W: Clone> Channels<W> {
         }
         let Self { channels, waiters, .. } = self;
         let concerned = concerned.iter().filter_map(|id| {
-            // A waiter that hears of one name only may miss the release of the other one.
+            // A waiter that hears of only one name may miss the release of another one.
             let waiter = waiters.get_mut(id)?;
             let heard = is_heard(channels, &waiter.channels, node);
             heard.then(|| waiter.tell(|tracker| tracker.listening(node)))?
@@ -314,7 +314,7 @@ impl<W: Clone> Channels<W> {
         concerned.chain(listeners.into_values()).collect()
     }
 
-    /// What the node publishes is not heard any more. Returns the waiters to wake.
+    /// Notes that the node's messages are not heard any more. Returns the waiters to wake.
     #[must_use]
     pub(crate) fn deaf(&mut self, node: usize) -> Vec<W> {
         self.subscribers[node].owner_told_on = None;
@@ -323,11 +323,12 @@ impl<W: Clone> Channels<W> {
         waiters.filter_map(|waiter| waiter.tell(|tracker| tracker.deaf(node))).collect()
     }
 
-    /// The node tells that `owner` has given the lock back; or, with one of [`NO_OWNERS`], that somebody has; or who goes next
-    /// in the queue of a fair lock. On a channel that is watched, or has listeners, it tells something else. Returns whom to wake.
+    /// Handles a message of the node: `owner` has given the lock back; or, with one of [`NO_OWNERS`], somebody has; or the caller
+    /// of this name is next in the queue of a fair lock. A channel with a watcher or listeners has other messages. Returns the
+    /// waiters, watcher and listeners to wake.
     ///
-    /// One release of ours is two messages, where a lock has a channel of another library as well. The node sends them
-    /// one right behind the other. So the second one, which names nobody, is no news to a waiter that was told the first.
+    /// If a lock has a channel of another library as well, one release of ours is two messages. The node sends the second one
+    /// right behind the first. The second one names nobody, so it is no news to a waiter that has heard the first.
     #[must_use]
     pub(crate) fn released(&mut self, node: usize, channel: &[u8], owner: &[u8]) -> Vec<W> {
         if let Some(channel) = self.channels.get(channel) {
@@ -361,8 +362,8 @@ impl<W: Clone> Channels<W> {
         told.collect()
     }
 
-    /// What has changed for the node's subscriber since it asked last; on a new connection (`anew`), all that
-    /// there is. `None`: the subscriber ends.
+    /// Returns the changes for the node's subscriber since it asked last; on a new connection (`anew`), all
+    /// channels. `None`: the subscriber ends.
     pub(crate) fn changes(&mut self, node: usize, anew: bool, now: Time) -> Option<Changes> {
         self.sweep(now);
         let Self { channels, subscribers, unused_since, closed, .. } = self;
@@ -379,13 +380,13 @@ impl<W: Clone> Channels<W> {
             let subscribe = channels.keys().cloned().collect();
             return Some(Changes { subscribe, unsubscribe: Vec::new() });
         }
-        // One that has gone and come again meanwhile is to be confirmed again.
+        // A channel that has gone and come again meanwhile must be confirmed again.
         let (subscribe, unsubscribe) =
             changed.into_iter().partition(|name| channels.contains_key(name));
         Some(Changes { subscribe, unsubscribe })
     }
 
-    /// The node's subscriber could not be started. The next channel is a reason to try again.
+    /// Notes that the node's subscriber could not be started. The next channel is a reason to try again.
     pub(crate) fn not_started(&mut self, node: usize) {
         self.subscribers[node] = Subscriber::default();
     }
@@ -395,8 +396,8 @@ impl<W: Clone> Channels<W> {
         self.closed = true;
     }
 
-    /// Forgets the channels that nobody has listened to for a while, and returns whether any is left. The subscribers
-    /// do so, too, if there are any: a thread may not have started.
+    /// Forgets the channels that nobody has listened to for a while. Returns true if any is left. Subscribers do the same,
+    /// but there may be none: a thread may not have started.
     pub(crate) fn tidy(&mut self, now: Time) -> bool {
         self.sweep(now);
         !self.channels.is_empty()
@@ -417,18 +418,18 @@ impl<W: Clone> Channels<W> {
     }
 }
 
-/// Whether that names who goes next in the queue of a fair lock, and not the owner who has given it back.
+/// Returns true if the message names the next caller in the queue of a fair lock, not an owner that gave the lock back.
 fn is_queued(told: &[u8]) -> bool {
     told.ends_with(QUEUED.as_bytes())
 }
 
-/// Returns true if the release of that owner is told by a second message as well. Owners that end as Redisson's do, with a random part
-/// and a number, have locks that it shares. A label before the last `#` may have any characters.
+/// Returns true if a second message announces the release of that owner. Such owners end as Redisson's do, with a random part
+/// and a number, and Redisson shares their locks. A label before the last `#` may have any characters.
 fn has_second_message(owner: &[u8]) -> bool {
     owner.rsplit(|byte| *byte == b'#').next().is_some_and(|end| end.contains(&b':'))
 }
 
-/// Whether the node has confirmed all of these channels.
+/// Returns true if the node has confirmed all of these channels.
 fn is_heard<W>(
     channels: &BTreeMap<Vec<u8>, Channel<W>>,
     heard_on: &[Vec<u8>],

@@ -1,7 +1,7 @@
 //! The messages of nodes about releases.
 //!
-//! It decides which channels a client listens to, which message is news to whom, when a waiter that was told tries again, and when a
-//! subscriber connects.
+//! The module decides which channels a client listens to, which messages are news to which waiter, when a waiter tries again
+//! after a message, and when a subscriber connects.
 //!
 //! It knows how the last attempt has ended (`vote`). It knows nothing of pauses and deadlines: see `acquire`.
 

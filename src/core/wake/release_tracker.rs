@@ -1,17 +1,17 @@
-//! When a waiter should try again: what the nodes have told since its last attempt.
+//! The decision when a waiter should try again, from the nodes' messages since its last attempt.
 
 use super::super::base::{Mechanism, Rule};
 use super::super::vote::Attempt;
 
-/// Why to try again before the time.
+/// The reason to try again before the time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WakeReason {
-    /// So many nodes say that the lock was given back that a try may win.
+    /// So many nodes have announced a release that a try may win.
     Released,
-    /// Some nodes say so. Others did not answer the last attempt in time. If the lock is free there, a try may win, and they
-    /// tell of no release.
+    /// Some nodes have announced a release. Others did not answer the last attempt in time, or are not listened to: if the lock is
+    /// free there, a try may win, and no release is heard from them.
     PerhapsReleased,
-    /// Enough nodes are listened to only now, or again, or were not asked since. What they said before that was not
+    /// Enough nodes are listened to only now, or again, or were not asked since. Their earlier messages were not
     /// heard.
     Listening,
 }
@@ -20,29 +20,29 @@ pub(crate) enum WakeReason {
 struct NodeNews {
     /// The subscription is confirmed.
     listening: bool,
-    /// It was confirmed when the last attempt began.
+    /// The subscription was confirmed when the last attempt began.
     confirmed: bool,
-    /// It was confirmed before the last attempt began that has asked the node, so that every release since was heard.
+    /// The subscription was confirmed before the start of the last attempt that asked the node. So every release since was heard.
     covered: bool,
     /// The node was listened to before, and then was not.
     missed: bool,
-    /// It has told of a release since the last attempt began, or since one was left to others.
+    /// The node has announced a release since the last attempt began, or since a release was left to others.
     told: bool,
-    /// It told of the release that was left to others.
+    /// The node announced the release that was left to others.
     left: bool,
-    /// It has told of a release before the last attempt began, and was not asked since.
+    /// The node announced a release before the last attempt began, and was not asked since.
     hinted: bool,
-    /// It granted the last attempt that has asked it, which has been given back since. Or, of a semaphore, it has room for
-    /// the caller in other slots.
+    /// The node granted the last attempt that asked it, which has been given back since. Or the node has room for
+    /// the caller in other slots of a semaphore.
     granted: bool,
-    /// The last attempt that has asked it ended before it had answered.
+    /// The last attempt that asked the node ended before the node answered.
     silent: bool,
-    /// Releases in a row of which most nodes have told, and this one has not.
+    /// Releases in a row that a majority has announced, and this node has not.
     untold: u8,
 }
 
 impl NodeNews {
-    /// Returns true if the lock may be free on the node, and nothing would be told of it: the node has not answered, or is not
+    /// Returns true if the lock may be free on the node without an announcement: the node has not answered, or is not
     /// listened to.
     fn may_be_free(&self) -> bool {
         self.silent && Mechanism::SilentNodesMayBeFree.is_on()
@@ -50,22 +50,22 @@ impl NodeNews {
     }
 }
 
-/// A node that has not told of so many releases in a row is not preferred: perhaps it keeps the key of a holder that the
+/// Number of unannounced releases in a row after which a node is not preferred: perhaps it keeps the key of a holder that the
 /// others have forgotten. One message alone may be late.
 const MOST_UNTOLD: u8 = 2;
 
-/// What one waiter has heard of each node.
+/// The messages that one waiter has heard of each node.
 ///
 /// A message is a hint and no more: it never grants anything, and if all are lost, the wait ends with
 /// the poll interval.
 #[derive(Debug)]
 pub(crate) struct ReleaseTracker {
     nodes: Vec<NodeNews>,
-    /// A subscription was lost and is there again.
+    /// A subscription was lost and is confirmed again.
     resubscribed: bool,
-    /// The preferred node that refused the last attempt, until it is settled when to make the next one.
+    /// The preferred node that refused the last attempt, until the time of the next attempt is settled.
     preferred: Option<usize>,
-    /// The first node has refused the last attempt. Clients may fall back to it, so nothing is won without it while it answers.
+    /// The first node has refused the last attempt. Clients may fall back to it, so while it answers, nothing is won without it.
     first_refuses: bool,
     /// The caller knows that perhaps the lock was released, and when it tries because of that.
     heeds_perhaps: bool,
@@ -82,7 +82,7 @@ impl ReleaseTracker {
         }
     }
 
-    /// An attempt is about to be made. What is told from now on may be news to it.
+    /// Notes that an attempt begins. Messages from now on may be news to the caller.
     pub(crate) fn attempt_begins(&mut self) {
         self.resubscribed = false;
         self.preferred = None;
@@ -99,8 +99,8 @@ impl ReleaseTracker {
         }
     }
 
-    /// It was in vain, and is given back on those nodes that had granted it. It may have asked one node
-    /// only. `permits`: how many of a semaphore it wanted, else 0. `may_fall_back`: clients may fall back to the first node.
+    /// Notes that the attempt was in vain, and is given back on the nodes that granted it. It may have asked one node
+    /// only. `permits`: the number it wanted of a semaphore, else 0. `may_fall_back`: clients may fall back to the first node.
     pub(crate) fn attempt_ended(&mut self, attempt: &Attempt, permits: u32, may_fall_back: bool) {
         self.preferred = attempt.preferred();
         let first_decides = may_fall_back && Mechanism::FirstNodeMustTell.is_on();
@@ -114,14 +114,14 @@ impl ReleaseTracker {
                 if node.granted {
                     node.untold = 0;
                 }
-                // What it told before it was listened to, the attempt has seen.
+                // The attempt has seen the effect of releases from before the subscription.
                 node.covered |= node.confirmed && node.listening;
             }
         }
     }
 
-    /// The caller had the lock itself, and leaves it to others. It waits for a release by them, so nothing that was told
-    /// before matters.
+    /// Notes that the caller, which had the lock itself, leaves it to others. It waits for a release by them, so earlier
+    /// messages do not matter.
     pub(crate) fn gives_way(&mut self) {
         self.attempt_begins();
         for node in &mut self.nodes {
@@ -129,8 +129,8 @@ impl ReleaseTracker {
         }
     }
 
-    /// The release that was told is left to others: the next one is to be told anew. If they do not come,
-    /// and the next attempt finds that it has not reached one node yet, it still holds.
+    /// Leaves the announced release to others: the nodes must announce the next one anew. If the others do not come,
+    /// and the release has not reached one node by the next attempt, the announcement still counts.
     fn lets_others(&mut self) {
         self.preferred = None;
         for node in &mut self.nodes {
@@ -138,10 +138,10 @@ impl ReleaseTracker {
         }
     }
 
-    /// There will soon be an attempt because of `wake_reason`, or earlier for another reason.
+    /// Notes that an attempt will soon follow because of `wake_reason`, or earlier for another reason.
     pub(crate) fn waits_after(&mut self, wake_reason: WakeReason) {
         match wake_reason {
-            // It is the turn of others that waited for longer. If none of them gives it back until then,
+            // Others that waited for longer come first. If none of them gives the lock back until then,
             // perhaps there is none.
             WakeReason::Released => self.lets_others(),
             WakeReason::PerhapsReleased => self.heeds_perhaps = true,
@@ -149,17 +149,17 @@ impl ReleaseTracker {
         }
     }
 
-    /// The subscription on `node` is confirmed.
+    /// Notes that the subscription on `node` is confirmed.
     pub(crate) fn listening(&mut self, node: usize) {
         let node = &mut self.nodes[node];
         self.resubscribed |= node.missed;
         node.listening = true;
         node.missed = false;
-        // A waiter that does not try again misses a release that came before this.
+        // A waiter that does not try again misses a release from before the confirmation.
         node.covered |= false.if_off(Mechanism::TryOnceSubscribed, true);
     }
 
-    /// The connection on which `node` was listened to is gone.
+    /// Notes that the connection on which `node` was listened to is gone.
     pub(crate) fn deaf(&mut self, node: usize) {
         let node = &mut self.nodes[node];
         node.missed |= node.listening;
@@ -167,35 +167,35 @@ impl ReleaseTracker {
         (node.confirmed, node.covered) = (false, false);
     }
 
-    /// `node` tells that it was given the lock back.
+    /// Notes that `node` has announced a release.
     pub(crate) fn released(&mut self, node: usize) {
         self.nodes[node].told = true.if_off(Mechanism::HeedsReleases, false);
     }
 
-    /// Whether any node has told of a release since the last attempt began, or since one was left to others:
-    /// somebody is there.
+    /// Returns true if any node has announced a release since the last attempt began, or since a release was left to
+    /// others. Then somebody else is there.
     pub(crate) fn has_heard(&self) -> bool {
         self.nodes.iter().any(|node| node.told)
     }
 
-    /// Whether to try again now.
+    /// Returns the reason to try again now, if there is one.
     pub(crate) fn wake_reason(&self) -> Option<WakeReason> {
         let told = self.count(|node| node.told) > 0;
         let answered = self.preferred.is_some_and(|preferred| self.nodes[preferred].told);
         let needed = self.needed().if_off(Mechanism::WakeByMajority, 1);
-        // A holder's releases arrive one after the other: a waiter that goes by the first one is refused
+        // A holder's releases arrive one after the other: a waiter that relies on the first one is refused
         // by the rest. `or`: other nodes that count as well.
         let is_free = |or: fn(&NodeNews) -> bool| {
             let free = self.count(|node| node.told || node.granted || or(node));
-            // The others announced a release, and the attempt came too early to the preferred node.
+            // The others announced a release, and the attempt reached the preferred node too early.
             let hinted = self.count(|node| node.told || node.granted || node.hinted || or(node));
-            // Nodes that have granted the last attempt tell of attempts of others that are given back: each waiter's would wake
-            // all others.
+            // Nodes that granted the last attempt also announce the attempts of others that are given back. Each waiter's attempt
+            // would wake all others.
             let is_news = |node: &NodeNews| node.told && !node.granted;
             let is_kept = self.first_refuses && !self.nodes.iter().any(is_news);
             !is_kept && (answered && hinted >= needed || told && free >= needed)
         };
-        // A lock may be held on a bare majority. Then the other nodes have nothing to tell.
+        // A lock may be held on a bare majority. Then the other nodes have nothing to announce.
         let may_be_free = || is_free(NodeNews::may_be_free);
         let listening = self.count(|node| node.listening) >= self.needed();
         let resubscribed = self.resubscribed && Mechanism::TryOnceSubscribed.is_on();
@@ -210,8 +210,8 @@ impl ReleaseTracker {
         }
     }
 
-    /// Returns true if `node` tells of releases, and is heard, as a caller needs that prefers this node. Before a majority is
-    /// listened to, no node is relied on.
+    /// Returns true if `node` announces releases and is heard, as a caller that prefers this node needs. The latter is not
+    /// required before a majority is listened to.
     pub(crate) fn hears(&self, node: usize) -> bool {
         let tells = self.nodes[node].untold < MOST_UNTOLD;
         let tells = tells.if_off(Mechanism::SilentNodesAreNotPreferred, true);
@@ -220,8 +220,8 @@ impl ReleaseTracker {
         tells && is_heard
     }
 
-    /// Returns true if enough nodes tell of a release, so that there is no need to poll often. A waiter relies on the node that
-    /// alone was asked, and has refused it.
+    /// Returns true if enough nodes announce releases, so that there is no need to poll often. A waiter relies on the node that
+    /// alone was asked and has refused it.
     pub(crate) fn is_covered(&self) -> bool {
         self.preferred.is_none_or(|preferred| self.nodes[preferred].covered)
             && self.count(|node| node.covered) >= self.needed()

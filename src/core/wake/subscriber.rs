@@ -1,11 +1,11 @@
-//! The subscriber of one node: when it connects, what it listens to, and how long it pauses.
+//! The subscriber of one node: its connections, its channels, and its pauses.
 
 use std::time::Duration;
 
 use super::super::base::{Backoff, Mechanism, Rule, Time};
 use super::channels::Changes;
 
-/// How long a subscriber waits at most before it looks at its changes. As a rule it is woken; but the node
+/// The longest time for which a subscriber does not look at its changes. As a rule it is woken; but the node
 /// may not let us publish, or be too slow.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
@@ -13,26 +13,26 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 const RECONNECT: Backoff =
     Backoff { min: Duration::from_millis(20), max: Duration::from_millis(1_000) };
 
-/// How long after a server has refused to be listened to it is asked again: rules are changed by people.
+/// Time after which a server that refused the subscription is asked again: people change the server's rules.
 const REFUSED: Duration = Duration::from_secs(10);
 
-/// Listens to one node for as long as anybody wants to hear something. What there is to listen to, and whom it concerns,
-/// is decided by [`Channels`](super::Channels).
+/// Listens to one node for as long as anybody wants to hear of it. [`Channels`](super::Channels) decides which channels
+/// there are, and which waiters a message concerns.
 #[derive(Debug)]
 pub(crate) struct Subscriber {
     state: SubscriberState,
-    /// The connections that broke since one was made.
+    /// The number of failures since the last connection was made.
     tries: u32,
 }
 
 #[derive(Debug)]
 enum SubscriberState {
     Connecting,
-    /// The changes are to be looked at; on a new connection (`anew`), all that there is.
+    /// The driver looks at the changes; on a new connection (`anew`), at all channels.
     Looking {
         anew: bool,
     },
-    /// The node is asked for channels, and has not confirmed all of them. Nothing else is done.
+    /// The node is asked for channels, and has not confirmed all of them. Nothing else is done meanwhile.
     Subscribing(Changes),
     Confirmed(Changes),
     Unsubscribing {
@@ -53,20 +53,20 @@ enum SubscriberState {
     Ended,
 }
 
-/// What the driver does next.
+/// The driver's next step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum SubscriberStep {
-    /// Connect to the node, and say that it is done: [`Subscriber::handle_connected`].
+    /// Connect to the node, and report that it is done: [`Subscriber::handle_connected`].
     Connect,
     /// Hand [`Channels::changes`](super::Channels::changes) to [`Subscriber::handle_changes`].
     Look { anew: bool },
-    /// Ask for these channels, and say when the node has confirmed all of them: [`Subscriber::handle_confirmed`].
+    /// Ask for these channels, and report when the node has confirmed all of them: [`Subscriber::handle_confirmed`].
     Subscribe(Vec<Vec<u8>>),
     /// Tell the waiters that these channels are heard.
     TellListening(Vec<Vec<u8>>),
-    /// Ask for these channels no longer. There may be none.
+    /// Unsubscribe from these channels. There may be none.
     Unsubscribe(Vec<Vec<u8>>),
-    /// Hear what is published, until then at most. A wake-up goes to [`Subscriber::handle_woken`].
+    /// Hear messages, until then at most. A wake-up goes to [`Subscriber::handle_woken`].
     Hear { until: Time },
     /// The connection is of no use any more. Tell the waiters that nothing is heard.
     TellDeaf,
@@ -81,7 +81,7 @@ impl Subscriber {
         Self { state: SubscriberState::Connecting, tries: 0 }
     }
 
-    /// Returns what the driver does next. The answer changes with each call, with what is handed in, and with time.
+    /// Returns the driver's next step. The answer changes with each call, with each event, and with time.
     pub(crate) fn poll(&mut self, now: Time) -> SubscriberStep {
         match &mut self.state {
             SubscriberState::Hearing { until } if *until <= now => {
@@ -128,17 +128,17 @@ impl Subscriber {
         }
     }
 
-    /// The connection is there.
+    /// Handles a new connection.
     pub(crate) fn handle_connected(&mut self) {
         self.tries = 0;
         self.state = SubscriberState::Looking { anew: true };
     }
 
-    /// What has changed; `None`: nobody wants to hear anything.
+    /// Handles the changes of the channels; `None`: nobody wants to hear anything.
     pub(crate) fn handle_changes(&mut self, changes: Option<Changes>, now: Time) {
         self.state = match (changes, &self.state) {
             (None, _) => SubscriberState::Ended,
-            // The next connection begins with all channels that there are then.
+            // The next connection begins with all channels that exist then.
             (Some(_), SubscriberState::Pausing { until, .. }) => {
                 SubscriberState::Pausing { until: *until, look_at: now.after(LOOK_EVERY) }
             }
@@ -149,26 +149,26 @@ impl Subscriber {
         };
     }
 
-    /// The node has confirmed all channels that it was asked for.
+    /// Handles the node's confirmation of all channels that it was asked for.
     pub(crate) fn handle_confirmed(&mut self) {
         if let SubscriberState::Subscribing(changes) = &mut self.state {
             self.state = SubscriberState::Confirmed(std::mem::take(changes));
         }
     }
 
-    /// A message says that there are changes.
+    /// Handles a message that there are changes.
     pub(crate) fn handle_woken(&mut self) {
         if let SubscriberState::Hearing { .. } = self.state {
             self.state = SubscriberState::Looking { anew: false };
         }
     }
 
-    /// The node cannot be connected to, or the connection broke. The pause is picked by `random` out of `0.0..1.0`.
+    /// Handles a failed or broken connection. The pause is picked by `random`, which is in `0.0..1.0`.
     pub(crate) fn handle_broken(&mut self, random: f64, now: Time) {
         self.is_deaf(now.after(RECONNECT.pause(self.tries, random)));
     }
 
-    /// The server does not let us listen.
+    /// Handles the server's refusal to let us listen.
     pub(crate) fn handle_refused(&mut self, now: Time) {
         self.is_deaf(now.after(REFUSED));
     }
@@ -205,7 +205,7 @@ mod tests {
         Some(Changes { subscribe: names(subscribe), unsubscribe: names(unsubscribe) })
     }
 
-    /// A subscriber that hears "a", from the start on.
+    /// A subscriber that has heard "a" from the start.
     fn hearing() -> Subscriber {
         let mut subscriber = Subscriber::new();
         assert_eq!(subscriber.poll(at(0)), Connect);
@@ -258,7 +258,7 @@ mod tests {
         assert!(!without(&[Mechanism::UnheededChangesAreLookedAt], || looks_again(without_it)));
     }
 
-    /// After a break there are pauses that grow, and all channels are asked for anew.
+    /// After a break the pauses grow, and all channels are asked for anew.
     #[test]
     fn it_connects_again_after_a_pause_in_which_it_may_end() {
         let mut subscriber = hearing();

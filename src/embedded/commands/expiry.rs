@@ -1,4 +1,4 @@
-//! When keys end.
+//! Expiry times of keys.
 
 use crate::embedded::keyspace::Bytes;
 use crate::embedded::number;
@@ -20,7 +20,7 @@ pub(super) const COMMANDS: &[Command] = &[
     command("PEXPIRETIME", 2, |state, words| Ok(Reply::Int(deadline(state, &words[0])))),
 ];
 
-/// How a command counts time.
+/// The unit of a command's time, and its starting point.
 #[derive(Clone, Copy)]
 pub(super) struct Unit {
     milliseconds: i64,
@@ -33,7 +33,7 @@ impl Unit {
     const AT_SECOND: Self = Self { milliseconds: 1_000, from_now: false };
     const AT_MILLISECOND: Self = Self { milliseconds: 1, from_now: false };
 
-    /// The option of SET with that name.
+    /// The unit of the SET option with that name.
     pub(super) fn of_set(word: &[u8]) -> Option<Self> {
         let units = [
             ("EX", Self::SECONDS),
@@ -44,7 +44,7 @@ impl Unit {
         units.into_iter().find(|(name, _)| is(word, name)).map(|(_, unit)| unit)
     }
 
-    /// In milliseconds of the node's clock; `None` where no number can say it.
+    /// In milliseconds of the node's clock; `None` if the sum overflows.
     pub(super) fn to_deadline(self, time: i64, now_ms: i64) -> Option<i64> {
         let start = if self.from_now { now_ms } else { 0 };
         time.checked_mul(self.milliseconds)?.checked_add(start)
@@ -55,7 +55,7 @@ pub(super) fn invalid(command: &str) -> Fault {
     Fault::new(format!("ERR invalid expire time in '{command}' command"))
 }
 
-/// Which deadlines may be replaced.
+/// The condition of the command on a key's present deadline.
 #[derive(Default)]
 struct Condition {
     none: bool,

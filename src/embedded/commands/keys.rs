@@ -1,4 +1,4 @@
-//! Keys, whatever they hold.
+//! Keys of any type.
 
 use std::hash::{DefaultHasher, Hasher};
 
@@ -26,7 +26,7 @@ pub(super) const COMMANDS: &[Command] = &[
     command("FLUSHDB", -1, flush),
 ];
 
-/// Whether a key is like a pattern, and of a type.
+/// Returns true if a key matches the pattern and the type, where these are given.
 fn is_like(like: Option<&Bytes>, kind: Option<&Bytes>, key: &[u8], entry: &Entry) -> bool {
     like.is_none_or(|like| pattern::matches(like, key))
         && kind.is_none_or(|kind| is(kind, entry.value.type_name()))
@@ -38,8 +38,8 @@ fn keys(state: &mut State, words: &[Bytes]) -> Answer {
     Ok(Reply::bulks(keys.map(|(key, _)| key)))
 }
 
-/// Keys come in the order of their hashes. The cursor is the hash of the key that comes next, so that whatever is set or
-/// deleted meanwhile, a key that is there all the time is told once.
+/// Keys come in the order of their hashes, and the cursor is the hash of the next key. So a key that exists all the time
+/// is returned once, even if others are set or deleted meanwhile.
 fn scan(state: &mut State, words: &[Bytes]) -> Answer {
     let cursor = number::integer(&words[0]).ok().filter(|cursor| *cursor >= 0);
     let cursor = cursor.ok_or(Fault::of("ERR invalid cursor"))?;
@@ -74,7 +74,7 @@ fn scan(state: &mut State, words: &[Bytes]) -> Answer {
     Ok(Reply::List(vec![Reply::bulk(next.unwrap_or(0).to_string()), keys]))
 }
 
-/// Never 0, with which a scan begins and ends, and never negative.
+/// The position of a key in a scan: never 0, the cursor with which a scan begins and ends, and never negative.
 fn hash(key: &[u8]) -> i64 {
     let mut hasher = DefaultHasher::new();
     hasher.write(key);

@@ -1,4 +1,4 @@
-//! Lists, without commands that block.
+//! Lists, without blocking commands.
 
 use std::ops::Range;
 
@@ -33,7 +33,7 @@ fn pop(state: &mut State, words: &[Bytes], pop: fn(&mut List) -> Option<Bytes>) 
     state.keyspace.change(&words[0], |list: &mut List| Reply::bulk_or_nil(pop(list)))
 }
 
-/// A position as counted from the start: a negative one is counted from the end.
+/// A position counted from the start; a negative `position` counts from the end.
 fn absolute(position: i64, length: i64) -> i64 {
     if position < 0 { position.saturating_add(length) } else { position }
 }
@@ -42,7 +42,7 @@ fn length(elements: usize) -> i64 {
     i64::try_from(elements).unwrap_or(i64::MAX)
 }
 
-/// Which of so many elements are between two positions, both of them included.
+/// The range of elements between two positions, both included.
 pub(super) fn between(first: &[u8], last: &[u8], elements: usize) -> Result<Range<usize>, Fault> {
     let length = length(elements);
     let first = absolute(number::integer(first)?, length).clamp(0, length);
@@ -52,7 +52,7 @@ pub(super) fn between(first: &[u8], last: &[u8], elements: usize) -> Result<Rang
 
 fn range(state: &mut State, words: &[Bytes]) -> Answer {
     let list = list(state, words);
-    // The numbers are looked at first, then the type.
+    // The numbers are checked before the type.
     let length = list.as_ref().ok().and_then(|list| list.map(List::len)).unwrap_or(0);
     let wanted = between(&words[1], &words[2], length)?;
     Ok(list?.map_or(Reply::List(Vec::new()), |list| Reply::bulks(list.range(wanted))))

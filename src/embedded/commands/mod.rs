@@ -1,6 +1,6 @@
 //! The commands of a node: a table of small functions, one file for each type of data.
 //!
-//! What locks need, and not more: no transactions, no streams, no blocking commands.
+//! Only commands that locks need: no transactions, no streams, no blocking commands.
 
 mod expiry;
 mod hashes;
@@ -30,7 +30,7 @@ const FAMILIES: [&[Command]; 8] = [
     server::COMMANDS,
 ];
 
-/// What could need more memory, and what else writes.
+/// Commands that could need more memory. `WRITING` has the other ones that write.
 #[cfg(test)]
 const GROWING: &[&str] = &[
     "SET", "INCR", "DECR", "INCRBY", "HSET", "HSETNX", "HINCRBY", "LPUSH", "RPUSH", "SADD", "ZADD",
@@ -55,7 +55,7 @@ const WRITING: &[&str] = &[
     "FLUSHDB",
 ];
 
-/// All commands, by their names.
+/// All commands by name.
 static COMMANDS: LazyLock<HashMap<&[u8], &Command>> = LazyLock::new(|| {
     let commands = FAMILIES.into_iter().flatten();
     commands.map(|command| (command.name.as_bytes(), command)).collect()
@@ -76,7 +76,7 @@ impl State {
         (command.run)(self, rest)
     }
 
-    /// Runs the command of a script, where some errors have words of their own.
+    /// Runs the command of a script, for which some errors have other texts.
     pub(super) fn call_from_script(&mut self, words: &[Bytes]) -> Answer {
         let (name, rest) = words
             .split_first()
@@ -91,7 +91,7 @@ impl State {
         (command.run)(self, rest)
     }
 
-    /// A server that is out of memory refuses what could need more, unless the script has written before.
+    /// Refuses commands that could need more memory if the node is out of memory, unless the script has written before.
     #[cfg(test)]
     fn check_memory(&mut self, command: &Command) -> Result<(), Fault> {
         let grows = GROWING.contains(&command.name);

@@ -1,9 +1,9 @@
-//! The patterns of KEYS and SCAN: `*`, `?`, `[a-z]`, `[^a]`, and `\` before what stands for itself.
+//! The patterns of KEYS and SCAN: `*`, `?`, `[a-z]`, `[^a]`, and `\` before a literal character.
 
-/// Whether `text` is like `pattern`, in time proportional to the product of their lengths at most.
+/// Returns true if `text` matches `pattern`. The time is at most proportional to the product of their lengths.
 pub(super) fn matches(pattern: &[u8], text: &[u8]) -> bool {
     let (mut p, mut t) = (0, 0);
-    // Where to go on if the last star has to stand for one byte more.
+    // Positions to continue from if the last star must match one more byte.
     let mut again = None;
     while t < text.len() {
         if pattern.get(p) == Some(&b'*') {
@@ -21,7 +21,7 @@ pub(super) fn matches(pattern: &[u8], text: &[u8]) -> bool {
     pattern[p..].iter().all(|byte| *byte == b'*')
 }
 
-/// Whether the pattern's first element stands for `byte`, and how long that element is.
+/// Returns the length of the pattern's first element, if that element matches `byte`.
 fn one(pattern: &[u8], byte: u8) -> Option<usize> {
     match pattern {
         [] => None,
@@ -32,7 +32,7 @@ fn one(pattern: &[u8], byte: u8) -> Option<usize> {
     }
 }
 
-/// A class without its opening bracket. One that is not closed ends with the pattern.
+/// Like `one`, for a class without its opening bracket. An unclosed class ends with the pattern.
 fn class(class: &[u8], byte: u8) -> Option<usize> {
     let negated = class.first() == Some(&b'^');
     let mut at = usize::from(negated);

@@ -1,10 +1,10 @@
-//! What concerns the node itself.
+//! Commands about the node itself.
 
 use crate::embedded::keyspace::Bytes;
 use crate::embedded::reply::{Answer, Fault, Reply};
 use crate::embedded::state::{Command, State, command, is, wrong_arity};
 
-/// The version whose behaviour the commands have.
+/// The Redis version whose behaviour the commands have.
 const VERSION: &str = "7.0.15";
 
 pub(super) const COMMANDS: &[Command] = &[
@@ -16,7 +16,7 @@ pub(super) const COMMANDS: &[Command] = &[
     command("PUBLISH", 3, |state, words| {
         Ok(Reply::count(state.channels.publish(&words[0], &words[1])))
     }),
-    // There are no replicas. A server would wait for them; nobody asks to wait in vain.
+    // There are no replicas. A server would wait for them until the timeout, which no caller needs.
     command("WAIT", 3, |_, _| Ok(Reply::Int(0))),
 ];
 
@@ -61,7 +61,7 @@ fn info(state: &mut State, words: &[Bytes]) -> Answer {
         separate(&mut text);
         text += "# Cluster\r\ncluster_enabled:0\r\n";
     }
-    // Servers show it to nobody who does not ask for it.
+    // Servers include this section only on request.
     if words.iter().any(|word| ["commandstats", "all", "everything"].iter().any(|it| is(word, it)))
     {
         separate(&mut text);
@@ -74,14 +74,14 @@ fn info(state: &mut State, words: &[Bytes]) -> Answer {
     Ok(Reply::bulk(text))
 }
 
-/// There is an empty line between two sections.
+/// Puts an empty line between two sections.
 fn separate(text: &mut String) {
     if !text.is_empty() {
         *text += "\r\n";
     }
 }
 
-/// There is one database.
+/// Accepts database 0, the only one.
 fn select(_: &mut State, words: &[Bytes]) -> Answer {
     match crate::embedded::number::integer(&words[0])? {
         0 => Ok(Reply::ok()),

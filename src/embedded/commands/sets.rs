@@ -1,4 +1,4 @@
-//! Sets. Their members come in the order of their bytes.
+//! Sets, whose members come in the order of their bytes.
 
 use crate::embedded::keyspace::{Bytes, Set};
 use crate::embedded::reply::{Fault, Reply};

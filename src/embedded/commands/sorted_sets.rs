@@ -1,4 +1,4 @@
-//! Sorted sets, in the order of their scores, and of their bytes where those are equal.
+//! Sorted sets, in the order of their scores, and of their members' bytes where scores are equal.
 
 use super::lists;
 use crate::embedded::keyspace::{Bytes, SortedSet};
@@ -52,7 +52,7 @@ fn set<'a>(state: &'a State, words: &[Bytes]) -> Result<Option<&'a SortedSet>, F
 fn ordered(set: Option<&SortedSet>) -> Vec<(&Bytes, f64)> {
     let mut ordered: Vec<_> =
         set.into_iter().flatten().map(|(member, score)| (member, *score)).collect();
-    // Stable: members with the same score stay in the order of their bytes. No score is no number.
+    // A stable sort keeps members with the same score in the order of their bytes. No score is NaN.
     ordered.sort_by(|one, other| one.1.partial_cmp(&other.1).unwrap_or(std::cmp::Ordering::Equal));
     ordered
 }
@@ -67,7 +67,7 @@ struct AddOptions {
 }
 
 impl AddOptions {
-    /// The options, and what comes behind them.
+    /// The options, and the words after them.
     fn parse(mut words: &[Bytes]) -> Result<(Self, &[Bytes]), Fault> {
         let mut options = Self::default();
         while let Some((word, rest)) = words.split_first() {
@@ -124,7 +124,7 @@ fn add(state: &mut State, words: &[Bytes]) -> Answer {
     })
 }
 
-/// A range of scores; a bound that begins with `(` does not belong to it.
+/// A range of scores; a bound that begins with `(` is exclusive.
 struct Scores {
     low: (f64, bool),
     high: (f64, bool),
@@ -147,7 +147,7 @@ impl Scores {
     }
 }
 
-/// What of a range is answered, and how.
+/// The options of a range command: its order, its limit, and whether scores are answered.
 #[derive(Default)]
 struct Shown {
     by_score: bool,
@@ -178,7 +178,7 @@ impl Shown {
 
     fn reply<'a>(&self, members: impl Iterator<Item = (&'a Bytes, f64)>) -> Reply {
         let (skip, most) = self.limit.unwrap_or((0, -1));
-        // A negative start answers nothing, a negative number everything.
+        // A negative start answers nothing; a negative number of members means no limit.
         let most = if skip < 0 { 0 } else { usize::try_from(most).unwrap_or(usize::MAX) };
         let members = members.skip(usize::try_from(skip).unwrap_or(0)).take(most);
         let mut list = Vec::new();
@@ -202,7 +202,7 @@ fn range(state: &mut State, words: &[Bytes]) -> Answer {
         ));
     }
     let set = set(state, words);
-    // The numbers are looked at first, then the type.
+    // The numbers are checked before the type.
     let ordered = ordered(set.as_ref().ok().copied().flatten());
     let wanted = lists::between(&words[1], &words[2], ordered.len())?;
     set?;

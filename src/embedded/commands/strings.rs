@@ -11,7 +11,7 @@ pub(super) const COMMANDS: &[Command] = &[
     command("GET", 2, get),
     command("GETDEL", 2, get_del),
     command("MGET", -2, |state, words| {
-        // What is no string counts as nothing.
+        // A value that is no string counts as missing.
         let text = |key: &Bytes| state.keyspace.text(key).ok().flatten();
         Ok(Reply::List(words.iter().map(|key| Reply::bulk_or_nil(text(key))).collect()))
     }),
@@ -62,7 +62,7 @@ impl SetOptions {
             {
                 words = rest;
                 let time = number::integer(time)?;
-                // Unlike EXPIRE, which takes times that are past.
+                // SET refuses times that are not positive; EXPIRE accepts them.
                 let at = (time > 0).then(|| unit.to_deadline(time, now_ms)).flatten();
                 options.expires_at = Some(at.ok_or_else(|| expiry::invalid("set"))?);
             } else {

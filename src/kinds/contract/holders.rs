@@ -6,7 +6,7 @@ use crate::ident::{WRITES, read_timeout_key};
 /// Runs a command on the node.
 type Run<'a> = &'a mut dyn FnMut(&[&[u8]]) -> Reply;
 
-/// Owners, each with the end of its hold in milliseconds of the node's clock; a negative end is none.
+/// Owners, each with the end of its hold in milliseconds of the node's clock; a negative value means no end.
 type Found = Vec<(Vec<u8>, i64)>;
 
 /// The owner of a lock that is a string.
@@ -27,7 +27,7 @@ pub(crate) fn of_hash(key: &[u8], run: Run<'_>) -> Found {
     }
 }
 
-/// The readers of a read-write lock. A read ends with its string, even if others still read.
+/// The readers of a read-write lock. A read ends with the string of its own timeout, even if others still read.
 pub(crate) fn of_reads(key: &[u8], run: Run<'_>) -> Found {
     let reads = owners(key, run).into_iter().filter(|owner| !owner.ends_with(WRITES.as_bytes()));
     let end = |owner: Vec<u8>| Some((end_ms(&read_timeout_key(key, &owner), run)?, owner));
@@ -68,7 +68,7 @@ fn fields(key: &[u8], run: Run<'_>) -> Vec<Vec<u8>> {
     fields.into_iter().filter_map(text).collect()
 }
 
-/// The end of a key; negative: it has none. `None`: there is no such key.
+/// The end of a key in milliseconds; a negative value means no end. `None`: there is no such key.
 fn end_ms(key: &[u8], run: Run<'_>) -> Option<i64> {
     match run(&[b"PEXPIRETIME", key]) {
         Reply::Int(end_ms) => Some(end_ms).filter(|end_ms| *end_ms != -2),

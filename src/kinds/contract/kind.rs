@@ -17,16 +17,16 @@ pub(crate) struct Kind {
     pub(crate) label: &'static str,
     /// The number of holders that such a lock has at a time.
     pub(crate) hold_class: HoldClass,
-    /// The common name of the kinds that a thread may hold one within the other, as one lock.
+    /// The name of its lock group: the kinds that a thread may hold one within the other, as one lock.
     pub(crate) group: &'static str,
     /// Returns true if the thread that holds the lock may take it again. The guards of such a kind stay on their thread.
     pub(crate) is_reentrant: bool,
     /// The largest number of names of one lock.
     pub(crate) most_names: usize,
-    /// How callers wait for a lock that others have.
+    /// The order in which callers get a lock that others have.
     pub(crate) order: Order,
-    /// The kind as which a holder may go on and share the lock that it held for itself alone. An extension of that kind turns
-    /// the hold that a node has.
+    /// The kind to which a holder may downgrade a lock that it holds for itself alone. An extension of that kind
+    /// converts the hold that a node has.
     pub(crate) downgrades_to: Option<&'static Kind>,
     pub(crate) layout: Layout,
 }
@@ -34,7 +34,7 @@ pub(crate) struct Kind {
 /// The order in which callers get a lock that others have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// None, until a caller has waited long enough to reserve the lock.
+    /// No order, until a caller has waited long enough to reserve the lock.
     None,
     /// Callers that share the lock, and callers that want it alone, take turns.
     Turns,
@@ -45,7 +45,7 @@ pub(crate) enum Order {
 }
 
 impl Kind {
-    /// A kind without any of the features that single kinds have.
+    /// A kind without the special features of single kinds.
     pub(crate) const fn exclusive(label: &'static str, layout: Layout) -> Self {
         Self {
             label,
@@ -59,7 +59,7 @@ impl Kind {
         }
     }
 
-    /// How callers wait for the lock with those names, or for so many of its permits.
+    /// The way of waiting for the lock with those names, or for that number of its permits.
     pub(crate) fn waiting(&self, names: &Names, permits: Option<PermitsWanted>) -> WayOfWaiting {
         match self.order {
             Order::None => WayOfWaiting::Unordered { names: names.iter().len() },
@@ -69,7 +69,7 @@ impl Kind {
         }
     }
 
-    /// The permits that a new handle wants; `None`: it is not for a semaphore.
+    /// The permits that a new handle wants; `None`: the kind is no semaphore.
     pub(crate) fn permits(&self) -> Option<PermitsWanted> {
         (self.order == Order::Slots).then_some(PermitsWanted::ONE_OF_ONE)
     }
@@ -80,39 +80,39 @@ impl Kind {
     }
 
     /// The owner of an attempt, as its requests name it and the nodes keep it. No two attempts have the same `random`
-    /// number; `label` says to operators whose it is.
+    /// number; `label` identifies the owner to operators.
     pub(crate) fn owner_text(&self, label: &str, random: u128) -> String {
         (self.layout.owner)(label, random)
     }
 
-    /// The name of the caller of an attempt in the queue of a fair lock, by which it hears that it is its turn. The attempts of
-    /// one caller have the upper half of their `random` numbers in common.
+    /// The name of an attempt's caller in the queue of a fair lock, by which it hears that its turn has come. The
+    /// attempts of one caller have the upper half of their `random` numbers in common.
     pub(crate) fn queued_text(&self, label: &str, random: u128) -> String {
         ident::queued_text(&self.owner_text(label, random))
     }
 
-    /// The kind and the owner as which `owner` goes on if it shares the lock from now on. `None`: locks of this kind are not
+    /// The kind and the owner of a hold after its downgrade by `owner`. `None`: locks of this kind are not
     /// downgraded.
     pub(crate) fn downgraded(&self, owner: &str) -> Option<(&'static Self, String)> {
         let owner = owner.strip_suffix(WRITES).unwrap_or(owner);
         Some((self.downgrades_to?, owner.to_owned()))
     }
 
-    /// The channels on which a node tells that it was given the lock back.
+    /// The channels on which a node reports a release of the lock.
     pub(crate) fn channels(&self, names: &Names) -> Vec<Vec<u8>> {
         self.layout.channels(names)
     }
 
-    /// The channel on which a node tells those who share the lock that somebody waits who excludes them. `None`: no node tells
-    /// so.
+    /// The channel on which a node tells sharers of the lock that a caller which excludes them is waiting. `None`: no
+    /// node does so.
     pub(crate) fn waiting_channel(&self, names: &Names) -> Option<Vec<u8>> {
         let shares = self.order == Order::Turns && self.hold_class == HoldClass::Shared;
         shares.then(|| ident::waiting_channel(names.first().key()))
     }
 
-    /// Takes the lock under the mark that is written with the call, and that the node keeps at
-    /// `mark_key`. If it is refused, the node may remember what `waits` says. `proposal`: a number for the
-    /// grant; `None` without fencing.
+    /// Takes the lock under the mark that is written with the call, and that the node keeps at `mark_key`. A node
+    /// that refuses may note the caller's place and reservation from `waits`. `proposal`: a number for the grant;
+    /// `None` without fencing.
     pub(crate) fn acquire(
         &self,
         names: &Names,
@@ -132,7 +132,7 @@ impl Kind {
         })
     }
 
-    /// Tells a node that it granted the lock with that `number`. `None`: its grants have none.
+    /// Tells a node the `number` of the lock that it granted. `None`: grants of this kind have no numbers.
     pub(crate) fn confirm(&self, names: &Names, owner: &str, number: u64) -> Option<Request> {
         let confirm = self.layout.confirm.as_ref()?;
         Some(confirm.request(&CallValues {
@@ -142,7 +142,7 @@ impl Kind {
         }))
     }
 
-    /// Prolongs the lock, and takes it again where it is gone, as `repair` allows.
+    /// Prolongs the lock, and sets its key again if it is gone, on the conditions of `repair`.
     pub(crate) fn extend(
         &self,
         names: &Names,
@@ -161,7 +161,8 @@ impl Kind {
         })
     }
 
-    /// Gives the lock back. The node keeps it as `keep` says, and its fence is raised as `raise` says.
+    /// Gives the lock back. The node keeps the lock until the time in `keep`, and raises its fence to the number in
+    /// `raise`.
     pub(crate) fn release(
         &self,
         names: &Names,
@@ -181,7 +182,7 @@ impl Kind {
         })
     }
 
-    /// Takes a caller out of the queue. `None`: there is none.
+    /// Takes a caller out of the queue. `None`: this kind has no queue.
     pub(crate) fn leave_queue(&self, names: &Names, queued: &str) -> Option<Request> {
         let leave = self.layout.leave.as_ref()?;
         Some(leave.request(&CallValues { queued: Some(queued), ..CallValues::new(names, b"", "") }))

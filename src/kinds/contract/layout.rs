@@ -11,11 +11,11 @@ use crate::kinds::contract::reservations::reservation;
 use crate::kinds::contract::values::{CallValues, ChannelOf};
 use crate::node::{Part, Request, RequestBuilder, Script};
 
-/// The scripts of a kind, and what else of it the nodes keep.
+/// The scripts of a kind, and the form in which the nodes keep its locks.
 #[derive(Clone, Copy)]
 pub(crate) struct Layout {
     pub(crate) acquire: ScriptCall,
-    /// `None`: grants have no numbers.
+    /// Tells a node the number of its grant. `None`: grants have no numbers.
     pub(crate) confirm: Option<ScriptCall>,
     pub(crate) extend: ScriptCall,
     pub(crate) release: ScriptCall,
@@ -25,10 +25,10 @@ pub(crate) struct Layout {
     pub(crate) commands: &'static [&'static str],
     /// The owner of an attempt with that label and that random number, as its requests name it and the nodes keep it.
     pub(crate) owner: fn(&str, u128) -> String,
-    /// The channel of Redisson's clients on which releases of the lock with that key are told as well.
+    /// The channel of Redisson's clients on which releases of the lock with that key are reported as well.
     pub(crate) redissons_channel: Option<ChannelOf>,
-    /// The owners that have the lock with that key on a node, each with the end of its hold by the node's clock, in
-    /// milliseconds; a negative end is none.
+    /// Returns the owners that have the lock with that key on a node, each with the end of its hold by the node's
+    /// clock, in milliseconds; a negative value means no end.
     #[cfg(all(test, feature = "embedded"))]
     pub(crate) holders: Holders,
 }
@@ -39,15 +39,15 @@ pub(crate) type Holders =
     fn(&[u8], &mut dyn FnMut(&[&[u8]]) -> crate::embedded::Reply) -> Vec<(Vec<u8>, i64)>;
 
 impl Layout {
-    /// The channels on which a node tells that it was given the lock back, the one of our clients first.
+    /// The channels on which a node reports a release of the lock, our clients' channel first.
     pub(crate) fn channels(&self, names: &Names) -> Vec<Vec<u8>> {
         let theirs = self.redissons_channel.map(|channel| channel(names.first().key()));
         names.keys().map(release_channel).chain(theirs).collect()
     }
 }
 
-/// A script with the keys and arguments that it is called with, in order. Keys that a request lacks are left
-/// out, and so are arguments at the end; before others they are empty.
+/// A script with the keys and arguments that it is called with, in order. Keys that a request lacks are left out, and
+/// so are arguments at the end. Other missing arguments are empty.
 #[derive(Clone, Copy)]
 pub(crate) struct ScriptCall {
     pub(crate) script: &'static Script,
@@ -56,8 +56,8 @@ pub(crate) struct ScriptCall {
 }
 
 impl ScriptCall {
-    /// Takes a lock that is one key. Most callers wait for nobody, so that the argument of those who wait is the last one: each
-    /// argument costs a server a hundredth of the call.
+    /// The call that takes a lock with one key. Most callers wait for nobody, so the argument of waiting callers is
+    /// the last one: each argument costs a server a hundredth of the call.
     pub(crate) const fn acquire(script: &'static Script) -> Self {
         Self {
             script,
@@ -73,7 +73,7 @@ impl ScriptCall {
         }
     }
 
-    /// Tells the number of a lock that is one key.
+    /// The call that tells a node the number of a lock with one key.
     pub(crate) const fn confirm(script: &'static Script) -> Self {
         Self {
             script,
@@ -82,7 +82,7 @@ impl ScriptCall {
         }
     }
 
-    /// Prolongs a lock that is one key.
+    /// The call that prolongs a lock with one key.
     pub(crate) const fn extend(script: &'static Script) -> Self {
         Self {
             script,
@@ -99,7 +99,7 @@ impl ScriptCall {
         }
     }
 
-    /// Gives a lock back that is one key.
+    /// The call that gives back a lock with one key.
     pub(crate) const fn release(script: &'static Script) -> Self {
         Self {
             script,
@@ -116,7 +116,7 @@ impl ScriptCall {
         }
     }
 
-    /// Gives a lock back that is one key, which Redisson has as well.
+    /// The call that gives back a lock with one key that Redisson has as well.
     pub(crate) const fn release_of_redissons(script: &'static Script) -> Self {
         Self {
             script,
@@ -146,7 +146,7 @@ impl ScriptCall {
         self.arguments.contains(&Argument::KeepUntil)
     }
 
-    /// Returns true if releases by this call may be in the way of extensions of the lock.
+    /// Returns true if releases by this call may stop extensions of the lock.
     pub(crate) fn raises(&self) -> bool {
         let raises = [Argument::RaiseTo, Argument::TombstoneTtl];
         self.arguments.iter().any(|argument| raises.contains(argument))
@@ -171,7 +171,7 @@ macro_rules! named {
 }
 
 named! {
-    /// A key of a call. The ones that belong to a name are there once for each name of the lock.
+    /// A key of a call. A key that belongs to a name occurs once for each name of the lock.
     Key {
         Lock = "LOCK",
         Mark = "MARK",
@@ -297,7 +297,7 @@ impl CallValues<'_> {
         }
     }
 
-    /// The owner as which the holder of a read wrote, if it did.
+    /// The owner under which the holder of a read wrote before, if it did.
     fn write_owner(&self) -> String {
         format!("{}{WRITES}", self.owner)
     }

@@ -1,8 +1,8 @@
-//! The contract between the threads and the scripts: what a kind states of itself, the requests that its nodes get, and what their answers
-//! mean.
+//! The contract between the threads and the scripts: a kind's own statements, the requests to its nodes, and the
+//! meaning of their answers.
 //!
-//! The threads, the simulator and the tests know no more of a kind than this. It knows the nodes' requests (`node`), and nothing of
-//! threads, clients and guards.
+//! The threads, the simulator and the tests know no more of a kind than this contract. It knows the requests to nodes
+//! (`node`), and nothing of threads, clients and guards.
 
 #[cfg(all(test, feature = "embedded"))]
 pub(crate) mod holders;

@@ -1,4 +1,4 @@
-//! How the scripts' replies read as votes; `lua/README.md` states their shapes.
+//! Reading the scripts' replies as votes; `lua/README.md` states their shapes.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub(crate) fn acquire(value: &Value) -> Result<Vote, Unexpected> {
         [Value::Int(0), Value::Int(ms)] => {
             Ok(Vote::Refused(u64::try_from(*ms).ok().map(Duration::from_millis)))
         }
-        // Tickets begin with 1. One that is larger than any number can be is no ticket.
+        // Tickets begin with 1. A value that is larger than any number can be is no ticket.
         [Value::Int(0), Value::Int(ms), Value::Int(ticket)] => Ok(Vote::Queued {
             remaining: u64::try_from(*ms).ok().map(Duration::from_millis),
             ticket: fence(*ticket)?,
@@ -41,7 +41,7 @@ pub(crate) fn acquire(value: &Value) -> Result<Vote, Unexpected> {
     }
 }
 
-/// What the answer to an `acquire` means to the transport.
+/// The meaning of an answer to `acquire` for the transport.
 pub(crate) fn acquire_meaning(value: &Value) -> Meaning {
     match acquire(value) {
         Ok(Vote::Granted(_)) => Meaning::Granted,
@@ -58,7 +58,7 @@ pub(crate) fn confirm(value: &Value) -> Result<ConfirmVote, Unexpected> {
     }
 }
 
-/// What the answer to a `confirm` means to the transport.
+/// The meaning of an answer to `confirm` for the transport.
 pub(crate) fn confirm_meaning(value: &Value) -> Meaning {
     match confirm(value) {
         Ok(ConfirmVote::Confirmed) => Meaning::Confirmed,
@@ -82,7 +82,7 @@ pub(crate) fn extend(value: &Value) -> Result<ExtensionVote, Unexpected> {
     }
 }
 
-/// What the answer to an `extend` means to the transport.
+/// The meaning of an answer to `extend` for the transport.
 pub(crate) fn extend_meaning(value: &Value) -> Meaning {
     match extend(value) {
         Ok(ExtensionVote::Extended) => Meaning::Kept,
@@ -103,7 +103,7 @@ pub(crate) fn release(value: &Value) -> Result<ReleaseVote, Unexpected> {
     }
 }
 
-/// The number of connections that a node has told of the release that it answers.
+/// The number of connections to which a node has reported the release that it answers.
 pub(crate) fn told(value: &Value) -> u64 {
     match value {
         Value::List(values) => match values.as_slice() {
@@ -114,7 +114,7 @@ pub(crate) fn told(value: &Value) -> u64 {
     }
 }
 
-/// What a node says of the holders of a lock, whatever its kind.
+/// A node's answer about the holders of a lock of any kind.
 pub(crate) fn holder(value: &Value) -> Result<HolderVote, Unexpected> {
     let Value::List(values) = value else { return Err(Unexpected) };
     let [
@@ -130,7 +130,7 @@ pub(crate) fn holder(value: &Value) -> Result<HolderVote, Unexpected> {
         return Err(Unexpected);
     };
     let mut owners: Vec<_> = owners.iter().map(from_hex).collect::<Result<_, _>>()?;
-    // Each of them counts once for the node.
+    // Each owner counts once for the node.
     owners.sort_unstable();
     owners.dedup();
     let lives = u64::try_from(*ms).ok().map(Duration::from_millis);
@@ -141,7 +141,7 @@ pub(crate) fn holder(value: &Value) -> Result<HolderVote, Unexpected> {
         // Locks that are hashes have an end.
         ("hash", _) if lives.is_some() => lock(KeyLayout::Hash, owners),
         ("none" | "string", _) => return Err(Unexpected),
-        // Somebody's lock, whose owner is too long to be told.
+        // It is a lock whose owner is too long to be reported.
         ("long", _) if lives.is_some() => lock(KeyLayout::String, Vec::new()),
         ("long", _) => HeldKey::NoLock("a value that is too long for an owner".to_owned()),
         (kind, _) => HeldKey::NoLock(kind.to_owned()),
@@ -151,7 +151,7 @@ pub(crate) fn holder(value: &Value) -> Result<HolderVote, Unexpected> {
     Ok(HolderVote { key, number, forgetful, held_as, waiting })
 }
 
-/// As what the node has the lock, if it says so.
+/// The kind as which the node keeps the lock, if it says so.
 fn held_as(text: &str) -> Result<Option<HeldAs>, Unexpected> {
     Ok(Some(match text {
         "" => return Ok(None),
@@ -166,7 +166,7 @@ fn held_as(text: &str) -> Result<Option<HeldAs>, Unexpected> {
     }))
 }
 
-/// What a node says of its keys in one step of a scan.
+/// A node's answer about its keys in one step of a scan.
 pub(crate) fn scan(value: &Value) -> Result<ScanVote, Unexpected> {
     let Value::List(values) = value else { return Err(Unexpected) };
     let [Value::Text(cursor), Value::List(keys), Value::Int(seconds)] = values.as_slice() else {
@@ -178,7 +178,7 @@ pub(crate) fn scan(value: &Value) -> Result<ScanVote, Unexpected> {
     Ok(ScanVote { cursor: (cursor != "0").then(|| cursor.clone()), keys, whole_for })
 }
 
-/// An owner or a key, of which each byte is two digits.
+/// An owner or a key, with two hexadecimal digits for each byte.
 fn from_hex(value: &Value) -> Result<Vec<u8>, Unexpected> {
     let Value::Text(digits) = value else { return Err(Unexpected) };
     let digit = |digit: u8| char::from(digit).to_digit(16).and_then(|it| u8::try_from(it).ok());
@@ -189,7 +189,7 @@ fn from_hex(value: &Value) -> Result<Vec<u8>, Unexpected> {
     digits.as_bytes().chunks(2).map(byte).collect::<Option<_>>().ok_or(Unexpected)
 }
 
-/// The number of the owners that had the lock, which was taken from them by force, or which they were asked to give up.
+/// The number of owners that had the lock, and that lost it by force or were asked to release it.
 pub(crate) fn telling(value: &Value) -> Result<u64, Unexpected> {
     match value {
         Value::Int(owners) => u64::try_from(*owners).map_err(|_| Unexpected),
@@ -197,7 +197,8 @@ pub(crate) fn telling(value: &Value) -> Result<u64, Unexpected> {
     }
 }
 
-/// The requests to an owner to give the lock up that the node has. Any client may have written them, so what is none is left out.
+/// The requests to release the lock that the node keeps for an owner. Any client may have written them, so malformed
+/// ones are left out.
 pub(crate) fn asked(value: &Value) -> Vec<ReadRequest> {
     let Value::List(values) = value else { return Vec::new() };
     let request = |value: &Value| {
@@ -208,12 +209,12 @@ pub(crate) fn asked(value: &Value) -> Vec<ReadRequest> {
     values.iter().filter_map(request).collect()
 }
 
-/// A time that has to be told.
+/// A time that must be known, so a negative value is unexpected.
 fn millis(ms: i64) -> Result<Duration, Unexpected> {
     u64::try_from(ms).map(Duration::from_millis).map_err(|_| Unexpected)
 }
 
-/// The slots of a semaphore, of which each hexadecimal digit stands for four: the lowest one for its lowest bit.
+/// The slots of a semaphore. Each hexadecimal digit stands for four slots: the lowest bit for the lowest slot.
 fn slots(digits: &str) -> Result<Slots, Unexpected> {
     if digits.is_empty() || digits.len() > MOST_PERMITS.div_ceil(4) as usize {
         return Err(Unexpected);
@@ -226,7 +227,7 @@ fn slots(digits: &str) -> Result<Slots, Unexpected> {
     Ok(slots)
 }
 
-/// A number of a grant.
+/// The number of a grant.
 fn fence(number: i64) -> Result<u64, Unexpected> {
     u64::try_from(number).ok().filter(|number| *number <= LARGEST_NUMBER).ok_or(Unexpected)
 }

@@ -1,4 +1,4 @@
-//! What the nodes are asked under one owner id.
+//! The requests to the nodes under one owner id.
 
 use std::time::Duration;
 
@@ -17,14 +17,14 @@ use crate::node::Request;
 pub(crate) struct OwnerRequests<'a> {
     pub(crate) kind: &'static Kind,
     pub(crate) names: &'a Names,
-    /// Where each node keeps its mark.
+    /// The key under which each node keeps its mark.
     pub(crate) mark_key: &'a [u8],
     pub(crate) owner: &'a str,
-    /// Of a semaphore: the slots that are asked for.
+    /// For a semaphore: the slots that are asked for.
     pub(crate) permits: Permits,
-    /// Of the lock that was won; 0 before, and without fencing.
+    /// The number of the lock that was won; 0 before that, and without fencing.
     pub(crate) number: u64,
-    /// Whether newcomers are granted nothing but under an admitted mark.
+    /// True if newcomers are granted locks only under an admitted mark.
     pub(crate) quarantine: bool,
 }
 
@@ -33,7 +33,7 @@ impl OwnerRequests<'_> {
         Claimant { owner: self.owner, permits: self.permits }
     }
 
-    /// Asks for the lock, for a caller that `waits`. With a proposal for its number; `None` without fencing.
+    /// Asks for the lock, for a caller that `waits`. `proposal`: a number for the grant; `None` without fencing.
     pub(crate) fn acquire(&self, ttl: Duration, waits: Waits, proposal: Option<u64>) -> Request {
         self.kind.acquire(self.names, self.mark_key, self.claimant(), ttl, waits, proposal)
     }
@@ -67,8 +67,8 @@ impl OwnerRequests<'_> {
         self.kind.release(self.names, self.claimant(), None, None)
     }
 
-    /// Gives the lock back as `plan` says, where that is more than to give it back; else `None`. A node whose `clock` is not
-    /// known does not keep the lock.
+    /// Gives the lock back as `plan` says; `None` if a plain release does the same. A node whose `clock` is unknown
+    /// does not keep the lock.
     pub(crate) fn release_by(&self, plan: &ReleasePlan, clock: Option<Offset>) -> Option<Request> {
         let keep = plan.kept.zip(clock).map(|(kept, clock)| Keep {
             until_ms: clock.at_most_ms(kept.until),

@@ -1,10 +1,11 @@
-//! How nodes are told of a waiter's reservations.
+//! The texts and requests that tell nodes of a waiter's reservations.
 
 use crate::core::acquire::{Priority, Reservation, Waits};
 use crate::ident::{Names, release_channel, reserved_key};
 use crate::node::{Part, Request, Script};
 
-/// Behind the acquires of its call, which would leave a reservation again. Nothing else depends on when it comes.
+/// The withdrawal goes behind the acquires of its call, since these would make the reservation again. Nothing else
+/// depends on its time.
 static WITHDRAW: Script = Script::new(include_str!("../../../lua/shared/withdraw.lua")).last();
 
 /// The text of a priority. Scripts compare it as text, so all of them have one length.
@@ -13,7 +14,7 @@ fn text(priority: Priority) -> String {
     format!("{began_ms:014}{id:020}")
 }
 
-/// The caller's priority and reservation, as acquire scripts take them; empty: it has none.
+/// The caller's priority and reservation, in the form of the acquire scripts; empty if it has none.
 pub(crate) fn reservation(waits: &Waits) -> String {
     match waits.reservation {
         None => String::new(),
@@ -25,7 +26,7 @@ pub(crate) fn reservation(waits: &Waits) -> String {
     }
 }
 
-/// Takes back what a caller with that priority has reserved under these names.
+/// Withdraws the reservations of a caller with that priority under these names.
 pub(crate) fn withdraw_request(names: &Names, priority: Priority) -> Request {
     let keys: Vec<_> = names.keys().map(reserved_key).collect();
     let channels: Vec<_> = names.keys().map(release_channel).collect();

@@ -1,4 +1,4 @@
-//! The values that requests to nodes are made of.
+//! The values of which requests to nodes are made.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::ident::Names;
 /// The channel of the lock with that key.
 pub(crate) type ChannelOf = fn(&[u8]) -> Vec<u8>;
 
-/// All that the keys and arguments of a call are made of.
+/// The values of which all keys and arguments of a call are made.
 #[derive(Clone, Copy)]
 pub(crate) struct CallValues<'a> {
     pub(crate) names: &'a Names,
@@ -20,7 +20,7 @@ pub(crate) struct CallValues<'a> {
     pub(crate) waits: Waits,
     /// The name of a caller in the queue. `None`: the owner's.
     pub(crate) queued: Option<&'a str>,
-    /// The number of the grant, or the one that is proposed for it.
+    /// The number of the grant, or the one proposed for it.
     pub(crate) number: Option<u64>,
     /// The TTL of the lock whose fence this call sets. `None`: it gets no fence.
     pub(crate) fence_for: Option<Duration>,
@@ -54,7 +54,7 @@ impl<'a> CallValues<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Claimant<'a> {
     pub(crate) owner: &'a str,
-    /// The slots that are the owner's, of a semaphore.
+    /// For a semaphore: the owner's slots.
     pub(crate) permits: Permits,
 }
 
@@ -69,35 +69,35 @@ impl<'a> Claimant<'a> {
 /// The time until which a node keeps a lock that was given back.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Keep {
-    /// In milliseconds of the node's own clock.
+    /// The time in milliseconds of the node's own clock.
     pub(crate) until_ms: i64,
-    /// By when it has to begin, by the same clock: what comes later gives the lock back, and no more.
+    /// The latest time at which the keeping may begin, by the same clock. A release that arrives later gives the lock
+    /// back, and no more.
     pub(crate) by_ms: i64,
 }
 
-/// The number to which a release raises the lock's fence, so that no extension behind it sets the key again.
+/// The number to which a release raises the lock's fence, so that no later extension sets the key again.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Raise {
     pub(crate) to: u64,
-    /// How long such an extension may be under way.
+    /// The longest time for which such an extension may be under way.
     pub(crate) lasts: Duration,
 }
 
-/// The conditions under which an extension sets our key again where it is gone.
+/// The conditions under which an extension sets our key again if it is gone.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Repair<'a> {
     /// The time until which the key may be set again, in milliseconds of the node's own clock.
     pub(crate) until_ms: i64,
-    /// Where the node keeps its mark.
+    /// The key under which the node keeps its mark.
     pub(crate) mark_key: &'a [u8],
-    /// True if newcomers are granted nothing but under an admitted mark.
+    /// True if newcomers are granted locks only under an admitted mark.
     pub(crate) quarantine: bool,
-    /// `None` without fencing.
+    /// The lock's number and its limit; `None` without fencing.
     pub(crate) fence: Option<Fence>,
 }
 
-/// The number of a lock that is held, and the largest one that a node may know for the key to be set
-/// there again.
+/// The number of a held lock, and the largest number that a node may know if the key is to be set there again.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fence {
     pub(crate) number: u64,

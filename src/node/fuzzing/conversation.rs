@@ -1,4 +1,4 @@
-//! A driver's whole conversation with a server that answers whatever it wants.
+//! A driver's whole conversation with a server that answers arbitrary bytes.
 
 use std::io::Write;
 use std::net::Shutdown;
@@ -21,22 +21,22 @@ use super::fine_fault;
 use crate::core::admission::Configuration;
 use crate::core::link::{Purpose, Release, Via};
 
-/// What nobody waits for: a server that has said all is closed.
+/// A timeout that is never reached: the server closes after its last byte.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// More than a socket takes at once would have to be read meanwhile.
+/// Most bytes that the server says. A socket takes so many at once; more would have to be read meanwhile.
 const MOST: usize = 64 * 1024;
 
 static BATCH: Script = Script::new("return 2");
 static BATCHED: Script = Script::batched("return 1", "acquire", &BATCH);
 static ALONE: Script = Script::new("return 1");
 
-/// What a server says that is one, to a client without a password.
+/// The answers of a fit server to a client without a password.
 pub(in super::super) const HANDSHAKE: &[u8] = b"+PONG\r\n*2\r\n$10\r\n1700000000\r\n$1\r\n0\r\n\
     $37\r\nredis_version:7.0.15\r\nrun_id:aaaaaa\r\n\r\n$2\r\n\r\n\r\n$2\r\n\r\n\r\n:7\r\n";
 
-/// A driver logs in, probes the node, and carries jobs, and the server's answers are all of these bytes:
-/// it comes to an end, and each job is answered once. The first byte says how it begins.
+/// A driver logs in, probes the node and carries jobs, and these bytes are all that the server answers.
+/// The driver comes to an end, and each job is answered once. The first byte chooses the beginning.
 pub fn conversation(data: &[u8]) {
     let Some((begins, answers)) = data.split_first() else { return };
     let url = ["unix:///nowhere/at/all", "unix:///nowhere/at/all?pass=secret&db=1"];
@@ -61,7 +61,7 @@ pub fn conversation(data: &[u8]) {
     }
 }
 
-/// A subscriber is confirmed its channels, and hears messages, as far as these bytes go.
+/// A subscriber gets confirmations of its channels, and messages, as far as these bytes have them.
 pub fn listening(data: &[u8]) {
     let address = address("unix:///nowhere/at/all");
     let Some((connection, _server)) = connected(&address, true, data) else { return };
@@ -69,7 +69,7 @@ pub fn listening(data: &[u8]) {
     let mut heard = 0;
     let channels = [b"{one}:released".to_vec(), b"{two}:released".to_vec()];
     let confirmed = listening.subscribe(&channels, |_| heard += 1);
-    // They end with the connection, so there are no more than they have bytes.
+    // Each message takes some bytes, so there are no more messages than bytes.
     while confirmed.is_ok() && listening.next(TIMEOUT).is_ok_and(|message| message.is_some()) {
         heard += 1;
         assert!(heard <= data.len());
@@ -80,7 +80,7 @@ fn address(url: &str) -> Address {
     Address::parse(url, 1).unwrap_or_else(|error| panic!("{url}: {error}"))
 }
 
-/// A connection to a server that says that and closes; behind a handshake that is `good`, or as the bytes have it.
+/// A connection to a server that says `answers` and closes. A correct handshake comes first if `good`; else `answers` have it.
 fn connected(address: &Address, good: bool, answers: &[u8]) -> Option<(Connection, UnixStream)> {
     let (ours, mut server) = UnixStream::pair().expect("there are sockets");
     let logs_in = address.info().redis_settings().password().is_some();
@@ -102,7 +102,7 @@ fn connected(address: &Address, good: bool, answers: &[u8]) -> Option<(Connectio
     }
 }
 
-/// The first one of three nodes.
+/// The driver of the first one of three nodes.
 fn driver(address: &Address, quarantine: bool) -> Driver {
     let names: Arc<[Arc<str>]> =
         [address.shown().as_ref(), "redis://b", "redis://c"].map(Arc::from).into();

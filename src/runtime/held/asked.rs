@@ -1,4 +1,4 @@
-//! Requests to the holders of a lock to give it up: how they are heard of, and told.
+//! Requests to the holders of a lock to give it up: receiving them, and passing them on.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -18,7 +18,7 @@ use crate::runtime::held::{Held, HeldState};
 use crate::runtime::holder::{Callback, Callbacks, HoldState};
 
 impl Held {
-    /// From now on the holders hear of requests to give the lock up.
+    /// From now on the holders receive requests to give the lock up.
     pub(crate) fn hear_asks(self: &Arc<Self>) {
         if !self.state().lock.hear_asks() {
             return;
@@ -31,13 +31,13 @@ impl Held {
         };
         let channels = self.claim.names().keys().map(asked_channel).collect();
         let listens = client.subscriptions().listen(channels, Arc::new(watcher), client.nodes());
-        // Without it a request is found by the renewals.
+        // Without a subscription, the renewals find a request.
         listens.into_iter().for_each(|listens| _ = self.listens.set(listens));
-        // One may have come before.
+        // A request may have come before.
         self.read_asks(0..client.nodes().len(), Delivery::AtOnce);
     }
 
-    /// Has `callback` called with each request to that holder.
+    /// Calls `callback` with each request to that holder.
     pub(crate) fn call_asked(
         self: &Arc<Self>,
         holder: &HoldState,
@@ -46,21 +46,21 @@ impl Held {
         let reports = self.claim.state().reports();
         let callbacks = holder.notice.call_with(callback);
         callbacks.into_iter().for_each(|callbacks| reports.call(callbacks));
-        // On the thread that would call it: a leader must not lead later for that.
+        // On a callback thread: it must not delay the start of a leader's term.
         let held = Arc::downgrade(self);
         let hear_asks = move || held.upgrade().into_iter().for_each(|held| held.hear_asks());
         reports.call(Callbacks::new(vec![Box::new(hear_asks)]));
     }
 
-    /// A further holder is asked as the present ones are.
+    /// A further holder gets the request that the present ones have got.
     pub(super) fn ask_further(state: &HeldState, holder: &HoldState) {
         if let Some(asked) = state.lock.asked() {
-            // It has no callbacks yet.
+            // The holder has no callbacks yet.
             let _ = holder.notice.tell(&ReleaseRequest::new(&asked.reason));
         }
     }
 
-    /// Reads these nodes for requests, unless a read of a node is on its way.
+    /// Reads these nodes for requests, except those that are being read.
     pub(super) fn read_asks(
         self: &Arc<Self>,
         nodes: impl IntoIterator<Item = usize>,
@@ -83,13 +83,13 @@ impl Held {
         }
     }
 
-    /// The timer has come to the lock: nodes that did not answer are read again.
+    /// The timer has reached the lock: nodes that did not answer are read again.
     pub(crate) fn read_missed_asks(self: &Arc<Self>) {
         let due = self.state().lock.asks_due(clock::now());
         self.read_asks(due, Delivery::WithOthers);
     }
 
-    /// The node has answered; `None`: it has not.
+    /// The answer of a node to a read; `None`: the node has not answered.
     fn handle_asks_read(self: &Arc<Self>, node: usize, answer: Option<&Value>) {
         let now = clock::now();
         let mut state = self.state();
@@ -104,7 +104,7 @@ impl Held {
         let reports = self.claim.state().reports();
         for ReadRequest { reason, .. } in news {
             let request = ReleaseRequest::new(&reason);
-            // With the mutex held, so that the last request is told last. Nothing is called here.
+            // With the mutex held, so that the last request is reported last. Nothing is called here.
             let told = state.hold_states.iter().filter_map(|holder| holder.notice.tell(&request));
             callbacks.extend(told);
             let (names, owner) = (self.claim.names().clone(), self.claim.owner().to_owned());
@@ -118,7 +118,7 @@ impl Held {
     }
 }
 
-/// Hears what a node keeps. If it is dropped before, the node was not read.
+/// Receives a node's answer about requests. If it is dropped before, the node was not read.
 struct AskReader {
     held: Weak<Held>,
     node: usize,

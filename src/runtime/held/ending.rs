@@ -1,4 +1,4 @@
-//! The end of a lock on its way, between the steps of its machine.
+//! The end of a lock under way, between the steps of its machine.
 
 use std::mem;
 use std::sync::Arc;
@@ -10,14 +10,14 @@ use crate::runtime::fan_out::FanOut;
 use crate::runtime::holder::Callbacks;
 use crate::runtime::holder::HoldState;
 
-/// The end of a lock, or of one holder's time with it, on its way.
+/// The end of a lock, or of one holder's time with it, under way.
 pub(crate) struct Ending<'a> {
     pub(super) machine: GiveBack,
     /// The holder that leaves; `None`: the lock is lost.
     pub(super) leaving: Option<&'a Arc<HoldState>>,
-    /// What is to be called about the loss.
+    /// The callbacks about the loss.
     pub(super) callbacks: Vec<Callbacks>,
-    /// The release whose answers are counted, and until when they are.
+    /// The release whose answers are counted, until `answer_by`.
     pub(super) release: Option<Arc<FanOut<Release>>>,
     pub(super) answer_by: Time,
 }
@@ -28,7 +28,7 @@ impl<'a> Ending<'a> {
         Self { machine, leaving, callbacks, release, answer_by }
     }
 
-    /// What is to be called about the loss, before anything else is done for it.
+    /// Returns the callbacks about the loss, which come before the rest of its work.
     pub(crate) fn callbacks(&mut self) -> Vec<Callbacks> {
         mem::take(&mut self.callbacks)
     }

@@ -19,12 +19,12 @@ use crate::runtime::hold::Hold;
 use crate::runtime::holder::HoldState;
 use crate::{ErrorKind, OptionalGuard as _, Quorlock, clock};
 
-/// Never to be waited for.
+/// A limit that no test reaches.
 const LIMIT: Duration = Duration::from_secs(10);
 
 const NAME: &str = "orders/42";
 
-/// A lock that is renewed, as its guard has it.
+/// Returns a lock that is renewed, as its guard has it.
 fn hold(locks: &Quorlock) -> Hold {
     let hold = call::acquire(locks.coordinator(), &wanted(NAME, LIMIT), Patience::Forever, None);
     hold.expect("nobody else wants it")
@@ -38,24 +38,24 @@ pub(crate) fn wanted(name: &str, ttl: Duration) -> Wanted {
 }
 
 impl Held {
-    /// The next thing to be done about the lock.
+    /// Returns the next due action for the lock.
     pub(crate) fn due(&self) -> Due {
         self.state().lock.due(clock::now())
     }
 
-    /// The next renewal is due.
+    /// Makes the next renewal due.
     pub(crate) fn make_due(&self) {
         self.state().lock.make_due();
     }
 
-    /// As after a suspension of this machine that nobody has noticed yet.
+    /// Puts the lock into the state after a suspension of this machine that nobody has noticed yet.
     pub(crate) fn suspend(&self) {
         self.state().lock.handle_suspended();
     }
 }
 
-/// The threads of the process that want the lock. When the queue is told that the lease is gone, one of them asks the
-/// nodes at once, and the test is told whether it was granted the lock.
+/// The threads of the process that want the lock. When the queue is told that the lease is gone, one of them asks the nodes
+/// at once, and the test learns whether it was granted the lock.
 struct AskAtOnce {
     locks: Quorlock,
     granted: Sender<bool>,
@@ -86,7 +86,7 @@ impl LocalWaiters for AskAtOnce {
     fn heard(&self, _: u32) {}
 }
 
-/// A lock that `waiters` wait for. All nodes have granted it.
+/// Returns a lock that `waiters` wait for. All nodes have granted it.
 pub(crate) fn hold_before(
     locks: &Quorlock,
     wanted: &Wanted,
@@ -117,7 +117,7 @@ pub(crate) fn hold_before(
     Hold::new(held, hold_state)
 }
 
-/// The next one in the queue asks the same nodes over the same connections, and would be refused before the releases.
+/// The next caller in the queue asks the same nodes over the same connections, and would be refused before the releases.
 #[test]
 fn the_releases_are_on_their_way_when_the_queue_is_told() {
     let (locks, _nodes) = Quorlock::embedded(3).expect("ports are free");
@@ -149,7 +149,7 @@ fn the_releases_are_on_their_way_when_the_queue_is_told() {
     }
 }
 
-/// Its subscriber may ask for the lock itself, and the timer and all callers of the client ask for it, too.
+/// The event's subscriber may ask for the lock itself, and the timer and all callers of the client ask for it, too.
 #[test]
 fn an_event_of_an_extension_is_told_while_the_lock_can_be_used() {
     let (locks, _nodes) = Quorlock::embedded(3).expect("ports are free");
@@ -171,13 +171,13 @@ fn an_event_of_an_extension_is_told_while_the_lock_can_be_used() {
     });
 }
 
-/// The thread that has seen the loss may have a thousand others to tell before it sends the releases. A program that
-/// hears of the loss, unlocks and exits would leave the keys on the nodes.
+/// The thread that has noticed the loss may have a thousand other holders to tell before it sends the releases. A program
+/// that hears of the loss, unlocks and exits would leave the keys on the nodes.
 #[test]
 fn the_releases_of_a_lost_lock_are_on_their_way_when_its_unlock_returns() {
     let (locks, nodes) = Quorlock::embedded(3).expect("ports are free");
     let hold = hold(&locks);
-    // As the thread of the timetable has it, which goes on to tell others.
+    // The state in the timetable's thread, which goes on to tell others.
     let held = hold.held().clone();
     held.suspend();
     assert!(held.lose().is_some(), "it is the first to see it");
@@ -188,7 +188,7 @@ fn the_releases_of_a_lost_lock_are_on_their_way_when_its_unlock_returns() {
     drop(held);
 }
 
-/// Its place in the local queue is given up first, for no other thread comes to do that.
+/// The lock's place in the local queue is given up first, since no other thread would do that.
 #[test]
 fn a_subscriber_that_panics_over_a_loss_leaves_nothing_behind() {
     let (locks, nodes) = Quorlock::embedded(3).expect("ports are free");

@@ -12,7 +12,7 @@ use crate::runtime::held::{Held, HeldState};
 use crate::runtime::holder::{Callback, Callbacks, HoldState};
 
 impl Held {
-    /// `Lost`, once the lock is not certainly ours any more. The holder that sees that first has it told to all holders.
+    /// Returns `Lost` once the lock is no longer certainly ours. The first holder to notice that tells all holders.
     pub(crate) fn check(&self) -> Result<(), Error> {
         let mut state = self.state();
         let Some(reason) = state.lock.loss(clock::now()) else { return Ok(()) };
@@ -24,12 +24,12 @@ impl Held {
         Err(self.lost(reason))
     }
 
-    /// Tells the holders that the lock is at risk, or not any more, if that is news.
+    /// Tells the holders that the lock is at risk, or no longer at risk, if that is news.
     pub(crate) fn tell_risk(&self) {
         let mut state = self.state();
         let Some(news) = state.lock.poll_risk(clock::now()) else { return };
         let risk = self.risk(&state, news);
-        // With the mutex held, so that a warning and its end are told in their order. Nothing is called here.
+        // With the mutex held, so that a warning and its end are reported in their order. Nothing is called here.
         let told = state.hold_states.iter().filter_map(|holder| holder.notice.tell(&risk));
         let callbacks: Vec<_> = told.collect();
         let reports = self.claim.state().reports();
@@ -39,15 +39,15 @@ impl Held {
         callbacks.into_iter().for_each(|callbacks| reports.call(callbacks));
     }
 
-    /// A further holder is warned as the present ones are.
+    /// A further holder gets the warning that the present ones have got.
     pub(super) fn warn_further(&self, state: &HeldState, holder: &HoldState, now: Time) {
         if let Some(news) = state.lock.risk_now(now) {
-            // It has no callbacks yet.
+            // The holder has no callbacks yet.
             let _ = holder.notice.tell(&self.risk(state, news));
         }
     }
 
-    /// Has `callback` called with each message about the risk to that holder's lock.
+    /// Calls `callback` with each message about the risk to that holder's lock.
     pub(crate) fn call_at_risk(&self, holder: &HoldState, callback: Callback<Risk>) {
         if let Some(callbacks) = holder.notice.call_with(callback) {
             self.claim.state().reports().call(callbacks);
@@ -68,13 +68,13 @@ impl Held {
         }
     }
 
-    /// The faults of the nodes in the round whose verdict is waited for.
+    /// Returns the faults of the nodes in the round whose verdict is awaited.
     fn faults_so_far(&self, state: &HeldState) -> Vec<NodeFault> {
         let faults = state.lock.open_round().map(|round| self.faults_of(round));
         faults.unwrap_or_default()
     }
 
-    /// The faults of the nodes when the lock was lost for that reason.
+    /// Returns the faults of the nodes when the lock was lost for that reason.
     fn faults_of_loss(&self, reason: LossReason) -> Vec<NodeFault> {
         if reason != LossReason::Unconfirmed {
             return Vec::new();
@@ -84,13 +84,13 @@ impl Held {
         if so_far.is_empty() { state.faults.clone() } else { so_far }
     }
 
-    /// The event that the lock is lost.
+    /// Reports the event that the lock is lost.
     pub(super) fn report_loss(&self, reason: LossReason) {
         let faults = self.faults_of_loss(reason);
         observe::lost(self.claim.names(), self.claim.owner(), reason, &faults);
     }
 
-    /// The same from the timer, which does not wait for a subscriber of the event.
+    /// Reports the same from the timer, which does not wait for a subscriber of the event.
     pub(super) fn have_loss_reported(&self, reason: LossReason) {
         let faults = self.faults_of_loss(reason);
         let (names, owner) = (self.claim.names().clone(), self.claim.owner().to_owned());
@@ -118,16 +118,16 @@ impl Held {
         Error::new(ErrorKind::Lost, message)
     }
 
-    /// Those holders get their messages about the loss, and what they want called is called. Not here, since the holder
-    /// that has seen the loss must not be held up. Returns whether the event is to be reported.
+    /// Sends those holders their messages about the loss, and has their callbacks called on other threads, since the holder
+    /// that has noticed the loss must not be delayed. Returns true if the event is to be reported.
     pub(super) fn tell(&self, hold_states: &[Arc<HoldState>], reason: LossReason) -> bool {
         let (callbacks, is_first) = self.notify(hold_states, reason);
         callbacks.into_iter().for_each(|callbacks| self.claim.state().reports().call(callbacks));
         is_first
     }
 
-    /// Sends each of those holders its message about the loss, if it has not got it. Returns what is to be called, and
-    /// whether no holder was told before.
+    /// Sends each of those holders its message about the loss, unless it already has it. Returns the callbacks to call, and
+    /// true if no holder was told before.
     pub(super) fn notify(
         &self,
         hold_states: &[Arc<HoldState>],

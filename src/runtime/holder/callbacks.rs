@@ -1,10 +1,10 @@
-//! The calls that are due for one holder, by a thread that may be blocked there.
+//! The due calls for one holder, by a thread that may be blocked in them.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 pub(crate) type Call = Box<dyn FnOnce() + Send>;
 
-/// The calls that are due for one holder.
+/// The due calls for one holder.
 #[must_use = "somebody waits to be called"]
 pub(crate) struct Callbacks(Vec<Call>);
 
@@ -13,7 +13,7 @@ impl Callbacks {
         Self(calls)
     }
 
-    /// Returns whether there is nothing to call.
+    /// Returns true if there is nothing to call.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

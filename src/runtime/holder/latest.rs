@@ -1,4 +1,4 @@
-//! The messages to one holder of which the latest one counts: about the risk to its lock, and requests to release it.
+//! The messages to one holder that replace each other: about the risk to its lock, and requests to release it.
 
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,12 +11,12 @@ use super::callbacks::Callbacks;
 use crate::release_request::ReleaseRequest;
 use crate::risk::Risk;
 
-/// A message to a holder, which a later one replaces.
+/// A message to a holder, which a later message replaces.
 pub(crate) trait Message: Clone + Send + 'static {
-    /// Returns true if a holder that asks for messages later is to get this one, too.
+    /// Returns true if a holder that asks for messages later also gets this one.
     fn stays(&self) -> bool;
 
-    /// Returns true if a holder is to get this message that knows of `latest`, the one before, where that stays.
+    /// Returns true if the message is news to a holder. `latest`: the message before, if that stays.
     fn is_news(&self, latest: Option<&Self>) -> bool;
 }
 
@@ -43,7 +43,7 @@ impl Message for ReleaseRequest {
 
 pub(crate) type Callback<M> = Box<dyn FnMut(M) + Send>;
 
-/// The messages of one sort to one holder, until the lock ends for it. It is made when it is first needed: most holders get no
+/// The messages of one type to one holder, until the lock ends for it. Created when first needed: most holders get no
 /// message, and ask for none.
 pub(crate) struct Latest<M> {
     /// The last message.
@@ -58,7 +58,7 @@ impl<M> Default for Latest<M> {
     }
 }
 
-/// The calls that are due, on threads that may be blocked there.
+/// The due calls, on threads that may be blocked in them.
 struct Calls<M>(Mutex<CallsState<M>>);
 
 struct CallsState<M> {
@@ -66,7 +66,7 @@ struct CallsState<M> {
     /// The last message, and its number.
     latest: Option<M>,
     number: u64,
-    /// A thread calls, or is about to.
+    /// True if a thread calls, or is about to.
     is_calling: bool,
     has_ended: bool,
 }
@@ -80,7 +80,7 @@ impl<M> Default for CallsState<M> {
 
 struct Call<M> {
     callback: Callback<M>,
-    /// The number of the last message that it was called with.
+    /// The number of the last message that the callback was called with.
     seen: u64,
 }
 
@@ -101,7 +101,7 @@ impl<M: Message> Latest<M> {
         self.latest.as_ref().filter(|latest| latest.stays())
     }
 
-    /// Tells the holder, if that is news. Returns what is to be called.
+    /// Sends the message to the holder, if it is news. Returns the callbacks to call.
     pub(super) fn tell(&mut self, message: &M) -> Option<Callbacks> {
         if !message.is_news(self.that_stays()) {
             return None;
@@ -110,7 +110,7 @@ impl<M: Message> Latest<M> {
         if let Some((sender, receiver)) = &self.channel
             && sender.try_send(message.clone()).is_err()
         {
-            // The message before was not read. Only this thread sends, so there is room then.
+            // The earlier message was not read. Only this thread sends, so there is room after that.
             let _ = receiver.try_recv();
             let _ = sender.try_send(message.clone());
         }
@@ -120,7 +120,7 @@ impl<M: Message> Latest<M> {
         calls.start(&self.calls)
     }
 
-    /// Has `callback` called with each message from now on, and with the last one, if that stays. Returns what is to be called
+    /// Calls `callback` with each message from now on, and with the last one if that stays. Returns the callbacks to call
     /// now.
     pub(super) fn call(&self, callback: Callback<M>) -> Option<Callbacks> {
         let mut calls = self.calls.0.lock();
@@ -129,12 +129,12 @@ impl<M: Message> Latest<M> {
         calls.start(&self.calls)
     }
 
-    /// The lock has ended for the holder: nothing more is called. Returns the callbacks, which own what may do anything when it
-    /// is dropped.
+    /// The lock has ended for the holder: nothing more is called. Returns the callbacks; the values that they own may do
+    /// anything when dropped.
     pub(super) fn end(self) -> Vec<Callback<M>> {
         if let Some((sender, receiver)) = self.channel {
             drop(sender);
-            // A message that was not read is of no use any more.
+            // An unread message is no longer of use.
             let _ = receiver.try_recv();
         }
         let mut calls = self.calls.0.lock();
@@ -146,7 +146,7 @@ impl<M: Message> Latest<M> {
 }
 
 impl<M: Message> CallsState<M> {
-    /// Has the callbacks called that have not seen the last message, unless that is under way.
+    /// Starts the callbacks that have not seen the last message, unless a thread is calling them already.
     fn start(&mut self, calls: &Arc<Calls<M>>) -> Option<Callbacks> {
         let is_due = self.callbacks.iter().any(|call| call.seen < self.number);
         if !is_due || self.is_calling {
@@ -176,7 +176,7 @@ impl<M: Message> Calls<M> {
             let mut state = self.0.lock();
             if state.has_ended {
                 drop(state);
-                // Outside the mutex: what it owns may come back to this lock.
+                // Outside the mutex: a value that the callback owns may call this lock.
                 drop(call);
             } else {
                 state.callbacks.push(call);
@@ -204,7 +204,7 @@ mod tests {
         Risk::Recovered { remaining: Duration::from_secs(10) }
     }
 
-    /// A callback, and what it was called with.
+    /// A callback, and the channel of its calls.
     fn called() -> (Callback<Risk>, Receiver<bool>) {
         let (sender, receiver) = bounded(16);
         (
@@ -264,7 +264,7 @@ mod tests {
         assert!(latest.call(after).is_none() && seen(&is_called_after).is_empty());
     }
 
-    /// Both messages come while a thread is about to call: there is one call, with the later one.
+    /// Both messages come while a thread is about to call: there is one call, with the later message.
     #[test]
     fn one_thread_calls_and_a_callback_that_is_slow_gets_the_latest() {
         let mut latest = Latest::<Risk>::default();

@@ -15,11 +15,11 @@ mod hand_over;
 mod semaphore;
 mod shared;
 
-/// Never to be waited for.
+/// A limit that no test reaches.
 const LIMIT: Duration = Duration::from_secs(30);
 /// Long enough for a busy machine to keep every lock of a test alive.
 const TTL: Duration = Duration::from_secs(20);
-/// For those whose end, or renewal, is waited for.
+/// For locks whose end, or renewal, the test waits for.
 const SHORT_TTL: Duration = Duration::from_secs(3);
 const NODE_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -57,13 +57,13 @@ fn requests(locks: &Quorlock) -> u64 {
     locks.node_stats().iter().map(|node| node.scripts).sum()
 }
 
-/// How many callers are in line behind others.
+/// Returns the number of callers in line behind others.
 fn in_line(locks: &Quorlock) -> usize {
     let queues = locks.coordinator().queues().state.lock();
     queues.waiters().filter(|waiter| waiter.wake.is_some()).count()
 }
 
-/// Spawns a thread that comes to be in line in `wait`, and returns once it is.
+/// Spawns a thread that gets in line in `wait`, and returns once it is there.
 fn waits<'scope, T: Send + 'scope>(
     scope: &'scope Scope<'scope, '_>,
     locks: &Quorlock,
@@ -75,8 +75,8 @@ fn waits<'scope, T: Send + 'scope>(
     thread
 }
 
-/// Deletes all keys until the holder hears that its lock is lost. Once may not be enough: a node whose answer to a renewal
-/// comes late sets the key again, and counts by the next one.
+/// Deletes all keys until the holder is told that its lock is lost. Once may not be enough: a node whose answer to a renewal
+/// comes late sets the key again, and counts at the next renewal.
 fn flush_until_lost(nodes: &Nodes, lost: &Receiver<LossReason>) {
     let tries = (0..30).map(|_| {
         nodes.iter().for_each(Node::flush);
@@ -86,7 +86,7 @@ fn flush_until_lost(nodes: &Nodes, lost: &Receiver<LossReason>) {
     assert_eq!(told, Some(LossReason::KeysGone));
 }
 
-/// That lock, as a call on `TTL` wants it.
+/// Returns a request for that lock on `TTL`, as a call makes it.
 fn wanted(kind: &'static Kind, renewed: bool) -> Wanted {
     let allowance = Allowance { clock_tolerance: Duration::from_millis(100) };
     let terms = Terms { renewed, ..Terms::renewed(TTL, allowance) };
@@ -111,7 +111,7 @@ fn a_queue_ends_with_its_last_holder_and_waiter() {
         drop(waiting.join().expect("no panic").expect("the node is healthy"));
     });
     assert_eq!(queues(), 0);
-    // One that is leaked leaves when it is lost.
+    // A leaked hold leaves when its lock is lost.
     let ttl = Duration::from_millis(400);
     let mutex = locks.mutex("orders/42").ttl(ttl).renewal(Renewal::Manual);
     let guard = mutex.lock().expect("the node is healthy");

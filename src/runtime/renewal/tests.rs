@@ -14,10 +14,10 @@ use crate::runtime::hold::Hold;
 use crate::runtime::holder::HoldState;
 
 const LIMIT: Duration = Duration::from_secs(10);
-/// So long that no renewal is due before a test is over.
+/// Long enough that no renewal is due before a test is over.
 const TTL: Duration = Duration::from_secs(600);
 
-/// The threads of the process that want a lock. They note how many holders were told when its releases are on their way.
+/// The threads of the process that want a lock. They count the holders that are told when the releases are under way.
 struct CountTold {
     holders: Receiver<Vec<Receiver<LossReason>>>,
     told: Sender<usize>,
@@ -51,8 +51,8 @@ fn renewals(locks: &Quorlock) -> Renewals {
     Renewals::new(Arc::downgrade(locks.coordinator().state()))
 }
 
-/// With a thousand locks that are lost together it takes as long to give back what they have left as to tell their holders,
-/// and a holder that still works is what cannot wait.
+/// With a thousand locks lost together, releasing their keys takes as long as telling their holders, and a holder that still
+/// works cannot wait.
 #[test]
 fn all_holders_are_told_of_a_loss_before_anything_is_given_back() {
     const LOCKS: usize = 20;
@@ -79,7 +79,7 @@ fn all_holders_are_told_of_a_loss_before_anything_is_given_back() {
     assert_eq!(told, [LOCKS; LOCKS]);
 }
 
-/// Nobody hears of its releases: they panic, as a subscriber of an event may.
+/// Waiters that panic when the lock is released, as a subscriber of an event may.
 struct Panics(Sender<()>);
 
 impl LocalWaiters for Panics {
@@ -101,7 +101,7 @@ impl LocalWaiters for Panics {
     fn heard(&self, _: u32) {}
 }
 
-/// The timer would end with it, and no lock of the client would be renewed any more.
+/// A panic would end the timer, and no lock of the client would be renewed any more.
 #[test]
 fn a_panic_while_a_lost_lock_is_given_back_ends_no_timer() {
     const LOCKS: usize = 3;
@@ -127,19 +127,19 @@ fn hold(locks: &Quorlock, i: usize) -> Hold {
     hold.expect("nobody else wants it")
 }
 
-/// Whoever waits for a place among those on their way is lost in time all the same, and is not renewed twice.
+/// A renewal that waits for a place among those under way is still reported as lost in time, and is not made twice.
 #[test]
 fn no_more_renewals_than_the_bound_are_on_their_way_and_the_others_are_watched() {
     const MORE: usize = 10;
     let nodes = Nodes::start(1).expect("a port is free");
-    // Answers that do not come are waited for as long as the test takes on a busy machine.
+    // Missing answers are awaited for as long as the test takes on a busy machine.
     let builder = Quorlock::builder().nodes(nodes.urls()).node_timeout(LIMIT).ttl(LIMIT * 3);
     let locks = builder.max_ttl(TTL).build().expect("the settings are valid");
     locks.admit().expect("the node is there");
     let holds: Vec<_> = (0..MOST_UNDER_WAY + MORE).map(|i| hold(&locks, i)).collect();
     let due = entries(&locks);
     assert_eq!(due.len(), holds.len(), "nothing was due so far");
-    // Silent, so that none of the renewals is over at once.
+    // Silent, so that none of the renewals ends at once.
     nodes[0].hang();
     for hold in &holds {
         hold.held().make_due();

@@ -90,7 +90,7 @@ fn a_holder_can_ask_for_less() {
     assert_eq!((hold.begin, hold.end), (ms(10), ms(90)));
 }
 
-/// How many violations of exclusion there are.
+/// The number of violations of exclusion.
 fn overlaps(story: Story) -> usize {
     let found = exclusion(&holds(&story.end()));
     assert!(found.iter().all(|it| matches!(it, Violation::TwoInside { .. })), "{found:?}");
@@ -142,14 +142,14 @@ fn shared_holds_are_side_by_side() {
     assert_eq!(overlaps(story.valid(20, "w2", 1, 100).valid(30, "w3", 1, 100)), 0);
 }
 
-/// The longest of the shared holds is in the way also if others of them began later.
+/// The longest of the shared holds excludes the other kind even if other shared holds began later.
 fn one_inside_among_shared_is_a_violation() {
     let story = Story::default().kind("k", Class::Shared).valid(10, "w1", 1, 100);
     let story = story.valid(20, "w2", 1, 10).kind("other", Class::Exclusive);
     assert_eq!(overlaps(story.valid(40, "w3", 2, 10).leaves(45, "w3")), 1);
 }
 
-/// The hold that ends last is one beside which the third may be. The second is in its way all the same.
+/// The third hold may overlap the one that ends last, but not the second one.
 fn each_kind_counts() {
     let story = Story::default().kind("k", Class::Shared).valid(10, "w1", 9, 200);
     let story = story.kind("other", Class::Exclusive).valid(20, "w2", 10, 50);
@@ -205,7 +205,7 @@ fn a_token_below_an_older_one_is_a_violation() {
     assert_eq!(falls(story), 2);
 }
 
-/// It was lost right after its first proof, and was inside all the same.
+/// The lock was lost right after its first proof, but was certainly held until then.
 fn the_token_of_a_single_proof_counts() {
     let story = Story::default().valid(10, "w1", 5, 100).loses(12, "w1", false);
     assert_eq!(falls(story.valid(20, "w2", 4, 10)), 1);
@@ -221,7 +221,7 @@ fn tokens_of_shared_holds_are_in_any_order() {
 
 fn tokens_rise_from_kind_to_kind() {
     for (first, second) in [(Class::Shared, Class::Shared), (Class::Shared, Class::Exclusive)] {
-        // The largest of the shared holds counts, which is not the last one.
+        // The largest token of the shared holds counts, which is not the last one.
         let story = Story::default().kind("k", first).valid(10, "w1", 5, 10);
         let story = story.valid(30, "w2", 3, 10).kind("other", second);
         assert_eq!(falls(story.valid(50, "w3", 4, 10)), 1);

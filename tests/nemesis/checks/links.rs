@@ -1,4 +1,4 @@
-//! Links lose, hold back, delay and refuse what they are told to, and deliver it afterwards.
+//! Links lose, hold back, delay and refuse as they are set, and deliver held data afterwards.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -22,12 +22,12 @@ pub(crate) const CHECKS: &[Check] = &[
     ("links::a_delay_is_taken_both_ways", a_delay_is_taken_both_ways),
 ];
 
-/// Never to be waited for.
+/// A limit that is never reached.
 const LIMIT: Duration = Duration::from_secs(20);
-/// Nothing arrives within it where nothing may.
+/// Time without data after which a link counts as quiet.
 const QUIET: Duration = Duration::from_millis(100);
 
-/// A master that sends back what it is sent, and tells of it.
+/// A master that sends back each byte, and reports it.
 fn echo() -> (Link, Receiver<u8>) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port is free");
     let link = Link::to(listener.local_addr().expect("it listens").port()).expect("a port is free");
@@ -38,7 +38,7 @@ fn echo() -> (Link, Receiver<u8>) {
             thread::spawn(move || {
                 let mut byte = [0];
                 while (&stream).read_exact(&mut byte).is_ok() {
-                    // The test may be over.
+                    // The receiver is gone if the test is over.
                     let _ = (tell.send(byte[0]), (&stream).write_all(&byte));
                 }
             });

@@ -1,5 +1,5 @@
-//! Tests of the harness itself: each check of the judge is fed with histories that are wrong, and has to say so;
-//! plans keep to their rules, and links do what they are told.
+//! Tests of the harness itself: each check of the judge must find the faults in wrong histories,
+//! plans keep to their rules, and links obey their conditions.
 
 pub(crate) mod judge;
 pub(crate) mod links;

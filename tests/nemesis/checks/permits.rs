@@ -23,7 +23,7 @@ pub(crate) const CHECKS: &[Check] = &[
     ("judge::what_changes_under_a_permit_is_a_violation", what_changes_under_a_permit),
 ];
 
-/// From here on holders have so many of two permits.
+/// Holders that follow have `count` of two permits.
 fn takes(story: Story, count: u32) -> Story {
     of(story, count, 2)
 }
@@ -32,7 +32,7 @@ fn of(story: Story, count: u32, of: u32) -> Story {
     story.kind("semaphore", Class::Permits { count, of })
 }
 
-/// How many permits were taken where there were too few, and by how many.
+/// The permits taken and the number of their holders, for each violation.
 fn too_many(history: &History) -> Vec<(u32, usize)> {
     let holds = holds(history);
     assert_eq!(exclusion(&holds), [], "they are side by side");
@@ -45,7 +45,7 @@ fn too_many(history: &History) -> Vec<(u32, usize)> {
     found.iter().map(taken).collect()
 }
 
-/// w1 and w2 are inside with a permit each, from 20 until 100.
+/// w1 and w2 hold one permit each, from 20 ms until 100 ms.
 fn full() -> Story {
     let story = takes(Story::default(), 1).valid(10, "w1", 0, 90);
     story.valid(20, "w2", 0, 80)
@@ -60,7 +60,7 @@ fn more_inside_is_a_violation() {
     assert_eq!(too_many(&history), [(3, 3)]);
     let shown = Verdict::of(&history, &RULES).to_string();
     assert!(shown.contains("3 permits of \"a\" were held at once, which has 2: by w1"), "{shown}");
-    // A single proof inside, however short.
+    // A single proof is enough, however short the hold is.
     let history = full().valid(30, "w3", 0, 100).loses(35, "w3", false).end();
     assert_eq!(too_many(&history), [(3, 3)]);
     assert_eq!(too_many(&full().valid(30, "w3", 0, 9).valid(45, "w4", 0, 9).end()), [(3, 3); 2]);

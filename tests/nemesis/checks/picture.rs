@@ -1,4 +1,4 @@
-//! The picture shows what there was.
+//! The picture shows all that the history has.
 
 use crate::judge::Verdict;
 use crate::judge::picture::picture;

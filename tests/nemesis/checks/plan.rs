@@ -1,4 +1,4 @@
-//! Plans by chance keep to what the guarantees cover.
+//! Random plans stay within the guarantees.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -65,7 +65,7 @@ fn masters_forget_by_some_faults_alone() {
     assert!(forget.is_disjoint(&others) && others.len() == 12, "{others:?}");
 }
 
-/// The master that the fault impairs, and until when.
+/// The master that the fault impairs, and the end of the impairment.
 fn impaired(planned: &Planned) -> Option<(usize, Duration)> {
     let healed = planned.at + planned.lasts;
     match &planned.fault {

@@ -1,4 +1,4 @@
-//! What changes under a shared lock.
+//! Changes under a shared lock.
 
 use crate::judge::holds::holds;
 use crate::judge::readers::{Reads, reads};
@@ -18,7 +18,7 @@ pub(crate) const CHECKS: &[Check] = &[
     ("judge::an_exclusive_holder_may_see_its_own_write", an_exclusive_holder_may_see_its_own),
 ];
 
-/// w1 is inside until 100, and has read version 1.
+/// w1 holds the lock until 100 ms, and has read version 1.
 fn inside(class: Class, store: Store) -> Story {
     let story = Story::default().writes("w2", store, 0, 1).confirms("w2", 1);
     story.kind("k", class).valid(10, "w1", 1, 90).reads("w1", store, 1)
@@ -57,7 +57,7 @@ fn a_late_write_is_none() {
     assert_eq!((found.changed_by_late_writes, found.violations), (1, vec![]));
 }
 
-/// There is no late write in a store that compares tokens, so whoever wrote must not have been inside.
+/// A store that compares tokens takes no late write, so the writer must have held the lock wrongly.
 fn tokens_keep_late_writes_away() {
     for store in [Store::GuardedSet, Store::Database] {
         let story = inside(Class::Shared, store).writes("w2", store, 1, 2);

@@ -1,4 +1,4 @@
-//! Faults, outages, and whether everybody got a lock again.
+//! Faults, outages, and the recovery of all contenders.
 
 use crate::judge::calls::calls;
 use crate::judge::faults::{Fault, faults};
@@ -32,7 +32,7 @@ fn found(history: &History) -> Vec<Fault> {
     faults(history, &holds(history), &calls(history))
 }
 
-/// Wanted from 10 on, held from 100 to 200, and wanted until then.
+/// The lock is wanted from 10 ms on, and held from 100 ms to 200 ms.
 fn waited() -> Story {
     Story::default().wants(10, "w1").valid(100, "w1", 1, 1_000).leaves(200, "w1")
 }
@@ -52,7 +52,7 @@ fn a_lock_that_is_held_is_no_outage() {
     assert_eq!(found, [(ms(95), ms(100))]);
 }
 
-/// b is free from 0 on, but who wants it waits for a, until 100.
+/// `b` is free from 0 on, but its caller waits for `a` until 100 ms.
 fn a_name_that_waits_is_no_outage() {
     let story = Story::default().valid(0, "w2", 1, 100).of(&["a", "b"]).wants(10, "w1");
     let history = story.valid(150, "w1", 2, 9).end();
@@ -86,7 +86,7 @@ fn a_contender_without_a_lock_is_a_violation() {
         panic!("{violations:?}")
     };
     assert_eq!(who, "w2");
-    // One that got it too late has not got it.
+    // A contender that got the lock too late has not recovered in time.
     assert_eq!(not_recovered(&history, &found(&history), ms(50)).len(), 2);
 }
 

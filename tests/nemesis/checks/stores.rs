@@ -1,4 +1,4 @@
-//! What is lost from the stores.
+//! Elements that are lost from the stores.
 
 use crate::judge::Violation;
 use crate::judge::stores::{Writes, writes};
@@ -19,7 +19,7 @@ pub(crate) const CHECKS: &[Check] = &[
     ),
 ];
 
-/// Two holders add an element each to what both have read as version 1.
+/// Two holders both read version 1, and each adds an element to it.
 fn both_write() -> Story {
     let story = Story::default().writes("w1", Store::Set, 0, 1).confirms("w1", 1);
     story.writes("w1", Store::Set, 1, 2).writes("w2", Store::Set, 1, 3)
@@ -50,7 +50,7 @@ fn a_lost_late_write_is_not_the_locks_fault() {
     assert_eq!((found.lost_to_late_writes, found.violations), (1, vec![]));
 }
 
-/// The version 2 is lost to 3, and comes back with 4, which loses 3.
+/// Version 2 is lost to 3. It comes back with 4, which loses 3.
 fn elements_that_come_back_are_followed() {
     let story = both_write().writes("w1", Store::Set, 2, 4).writes("w1", Store::Set, 4, 5);
     let found =

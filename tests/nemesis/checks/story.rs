@@ -1,4 +1,4 @@
-//! Histories for tests, written as stories: who tells what at which millisecond.
+//! Histories for tests, written as stories: events by contender and millisecond.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use crate::witness::{Class, Event, History, Kind, Outcome, Record, Store};
 
 pub(crate) const NAME: &str = "a";
 
-/// By which no run shows too little, as long as it has a fault.
+/// Rules that every run with at least one fault fulfils.
 pub(crate) const RULES: Rules = Rules {
     recovery: None,
     waits: None,
@@ -23,7 +23,7 @@ pub(crate) const RULES: Rules = Rules {
 #[derive(Clone)]
 pub(crate) struct Story {
     history: History,
-    /// Of the locks that are told of next.
+    /// The kind of the locks that follow.
     kind: Kind,
     names: Vec<String>,
 }
@@ -47,25 +47,25 @@ impl Story {
         self
     }
 
-    /// From here on locks are of that kind.
+    /// Sets the kind of the locks that follow.
     pub(crate) fn kind(mut self, label: &str, class: Class) -> Self {
         self.kind = Kind { label: label.to_owned(), class };
         self
     }
 
-    /// From here on locks have these names.
+    /// Sets the names of the locks that follow.
     pub(crate) fn of(mut self, names: &[&str]) -> Self {
         self.names = names.iter().map(|name| (*name).to_owned()).collect();
         self
     }
 
-    /// Just after what was told last.
+    /// One millisecond after the last event.
     fn next_ms(&self) -> u64 {
         let last = self.history.0.last().map_or(Duration::ZERO, |record| record.stamp);
         u64::try_from(last.as_millis()).expect("a short story") + 1
     }
 
-    /// The guard is there at that time with that token, and proves to be valid for `r` ms more.
+    /// The guard exists at that time with that token, and is proven valid for `r` ms more.
     pub(crate) fn valid(self, at_ms: u64, who: &str, token: u64, r: u64) -> Self {
         self.inside(at_ms, who, token).proves(at_ms, who, r)
     }

@@ -40,7 +40,7 @@ pub(crate) const CHECKS: &[Check] = &[
 const WAITS: WaitRules =
     WaitRules { masters: 5, max_ttl: Duration::from_secs(3), reconnect: Duration::from_secs(2) };
 
-/// The contender whose waits are looked at.
+/// The contender whose waits are judged.
 const X: &str = "w0/1/0";
 
 fn judged(history: &History) -> Vec<Wait> {
@@ -53,7 +53,7 @@ fn judged_by(rules: &WaitRules, history: &History) -> Vec<Wait> {
     waits(&holds, &calls, &faults, &Noticed::of(history), rules)
 }
 
-/// The bound of the wait of `X`, and how much of it is excused, in milliseconds.
+/// The bound of the wait of `X`, and the excused part of it, in milliseconds.
 fn bound(story: Story) -> (u128, u128) {
     let waits = judged(&story.end());
     let wait = waits.iter().find(|wait| wait.who == X).expect("it is judged");
@@ -64,7 +64,7 @@ fn is_too_long(story: Story) -> bool {
     !too_long(&judged(&story.end())).is_empty()
 }
 
-/// A lock that is reserved at once, and without rests: the bound of a lone caller is a second.
+/// A lock that its callers reserve at once and without rests. The bound of a lone caller is one second.
 fn write() -> Story {
     Story::default().kind("write", Class::Exclusive)
 }
@@ -75,7 +75,7 @@ fn sorted(mut history: History) -> History {
     history
 }
 
-/// The longest wait of a lone caller: the time until it reserves the lock, a third of the rest for its rests, and a look.
+/// The bound of a lone caller: the time until it reserves the lock, a third of the rest for its rests, and one look.
 fn each_kind_has_a_bound() {
     for kind in KINDS.iter().map(|kind| kind.label()) {
         let permits = |count| Class::Permits { count, of: 2 };
@@ -118,7 +118,7 @@ fn a_wait_that_does_not_end_is_found() {
     assert_eq!(too_long(&found).len(), 1);
 }
 
-/// A contender may tell the kind with its guard alone.
+/// A contender may report the kind with its guard alone.
 fn a_kind_may_be_told_later() {
     let wants = || {
         let (names, call) = (vec!["a".to_owned()], "lock".to_owned());
@@ -129,7 +129,7 @@ fn a_kind_may_be_told_later() {
     assert_eq!(judged(&wants().without(1_200, X).end()), []);
 }
 
-/// It names the kind, the names, the contender, the times, and those who had one of the names.
+/// The message names the kind, the names, the contender, the times, and the holders of one of the names.
 fn a_wait_that_is_too_long_is_told() {
     let story = || Story::default().kind("multi_mutex", Class::Exclusive).of(&["a", "b"]);
     let story = || story().wants(1_000, X);
@@ -163,12 +163,12 @@ fn a_wait_that_is_too_long_is_told() {
         let meanwhile = "; meanwhile 2 x mutex to w1/1/0, 1 x mutex to w2/1/0";
         assert!(told.ends_with(meanwhile), "{told}");
     }
-    // A run without such a rule has no bounds.
+    // A run without a rule for waits has no bounds.
     let verdict = Verdict::of(&story().valid(3_000, X, 9_000, 10).end(), &story::RULES);
     assert!(verdict.violations.is_empty(), "{verdict}");
 }
 
-/// A hold of that length by a call that began at `called`.
+/// Adds a hold from `from` to `to`, by a call that began at `called`.
 fn holds_it(story: Story, who: &str, called: u64, from: u64, to: u64) -> Story {
     let story = story.wants(called, who).valid(from, who, 1, to - from);
     story.leaves(to, who)
@@ -177,12 +177,12 @@ fn holds_it(story: Story, who: &str, called: u64, from: u64, to: u64) -> Story {
 fn those_ahead_have_one_turn_each() {
     let history = |end| {
         let story = holds_it(write(), "w1/1/0", 0, 10, 1_500);
-        // It began after the call of `X`, by less than clocks and messages may differ.
+        // This call began after that of `X`, by less than the tolerance for clocks and messages.
         let story = holds_it(story, "w2/1/0", 1_099, 1_600, 3_000);
         let story = holds_it(story, "w3/1/0", 1_101, 3_100, 3_200);
         sorted(story.wants(1_000, X).valid(end, X, 9, 10).end())
     };
-    // 500 ms of the first hold, the second one, a hand-over each, the last one out of order, and a look.
+    // 500 ms of the first hold, the second hold, a hand-over for each, the last hold out of order, and one look.
     let most = 500 + 1_400 + 2 * 200 + 100 + 1_000;
     let found = judged(&history(1_000 + most));
     assert_eq!(found.iter().find(|it| it.who == X).map(|it| it.bound), Some(ms(most)));
@@ -190,7 +190,7 @@ fn those_ahead_have_one_turn_each() {
     assert_eq!(too_long(&judged(&history(1_001 + most))).len(), 1);
 }
 
-/// An older call for a and b waits for a holder of b.
+/// An older call for `a` and `b` waits for a holder of `b`.
 fn those_ahead_may_wait_for_others() {
     let story = |older: u64| {
         let story = write().of(&["b"]).valid(0, "w1/1/0", 1, 9_000).of(&["a", "b"]);
@@ -203,7 +203,7 @@ fn those_ahead_may_wait_for_others() {
     assert_eq!(story(1_200), Some(ms(1_000)));
 }
 
-/// A younger caller that keeps an older call for several names out keeps out those behind it as well.
+/// A younger caller that delays an older call for several names also delays the calls behind it.
 fn each_older_call_for_several_names_allows_one_more() {
     let story = write().of(&["a", "b"]).wants(900, "w1/1/0").of(&["a"]).wants(1_000, X);
     let story = (0..3).fold(story.of(&["b"]), |story, i| {
@@ -221,9 +221,9 @@ fn a_younger_caller_has_one_turn() {
     assert_eq!(bound(story.valid(2_700, X, 1, 10)), (1_800, 0));
 }
 
-/// Until it reserves the lock, and in each rest.
+/// One more hold is allowed until the call reserves the lock, and one in each rest.
 fn each_rest_allows_one_hold_more() {
-    // The second one begins when it has reserved the lock for 1 s, the third one after 1.5 s and 2 s more.
+    // The second hold is allowed at 2 s, after 1 s of reservation, the third at 4.5 s, after 0.5 s of rest and 2 s of reservation.
     for (took, holds) in [(1_990, 1), (2_020, 2), (4_490, 2), (4_520, 3)] {
         let story = Story::default().wants(0, X);
         let story = (0..4).fold(story, |story, i| {
@@ -244,7 +244,7 @@ fn a_worker_hands_its_turn_on() {
         let story = story.leaves(1_010, "w1/1/0").kind(kind, Class::Exclusive);
         bound(holds_it(story, who, 1_010, from, from + 700).valid(3_000, X, 9_000, 10)).0
     };
-    // One hold out of order is allowed, the longest one that is left.
+    // One hold out of order is allowed, the longest of the remaining ones.
     assert_eq!(story("w1/1/1", 1_020, "write"), 1_000 + 200 + 700 + 1 + 1_000);
     assert_eq!(story("w1/1/1", 1_210, "write"), 1_000 + 200 + 700 + 1 + 1_000);
     assert_eq!(story("w1/1/1", 1_211, "write"), 1_000 + 200 + 700 + 1_000);
@@ -264,7 +264,7 @@ fn threads_reserve_one_by_one() {
     }
 }
 
-/// A wait from 1 s to 21 s, with a fault of each of the targets from 2 s to 4 s.
+/// The excused part of a wait from 1 s to 21 s, with a fault of each of the targets from 2 s to 4 s.
 fn excused(others: Story, targets: &[&str], forgets: bool) -> u128 {
     excused_by(&WAITS, others, targets, forgets)
 }
@@ -285,15 +285,15 @@ fn excused_by(rules: &WaitRules, others: Story, targets: &[&str], forgets: bool)
 fn a_wait_without_a_majority_is_excused() {
     let targets = ["master 0", "master 1", "links to 1 2"];
     assert_eq!(excused(Story::default(), &targets, false), 2_000 + 2_000);
-    // A quarantine follows.
+    // A quarantine follows the fault.
     assert_eq!(excused(Story::default(), &targets, true), 2_000 + 2_000 + 3_000);
-    // A fault in the middle extends the bound by that.
+    // A fault in the middle extends the bound by the fault's length.
     let story = |end| {
         let story = write().wants(0, X).fault(500, 1, "links to 0 1 2").healed(700, 1);
         is_too_long(story.valid(end, X, 1, 10))
     };
     assert!(!story(1_000 + 200 + 2_000) && story(1_001 + 200 + 2_000));
-    // It does not count beyond the end of the wait.
+    // The fault does not count beyond the end of the wait.
     let story = write().wants(0, X).fault(1_500, 1, "links to 0 1 2");
     assert_eq!(bound(story.valid(2_000, X, 1, 10)), (1_500, 500));
 }
@@ -304,7 +304,7 @@ fn a_minority_is_no_excuse() {
     }
 }
 
-/// For as long as it lasts, and as long again.
+/// The excuse lasts as long as the slowness, and as long again.
 fn a_slow_majority_excuses_a_wait() {
     let slow = |masters: &[usize]| {
         let story = write().wants(1_000, X);
@@ -315,7 +315,7 @@ fn a_slow_majority_excuses_a_wait() {
         slow.valid(2_500, X, 1, 10).leaves(2_505, X)
     };
     assert!(is_too_long(slow(&[])) && is_too_long(slow(&[0, 1])));
-    // From when the third one of them is slow until the first one is not any more.
+    // The majority is missing from the time when the third master is slow until the first one has recovered.
     assert_eq!(bound(slow(&[0, 1, 2])), (1_000 + 598, 598));
     assert!(!is_too_long(slow(&[0, 1, 2])));
 }
@@ -334,47 +334,47 @@ fn faults_of_its_own_worker_excuse_a_wait() {
 fn what_others_leave_behind_excuses_a_wait() {
     let killed = |at| write().wants(at, "w1/1/0").tell(2_010, "w1/1/0", Event::Gone);
     let fault = &["worker w1"];
-    // Keys of an attempt stay for the longest TTL.
+    // The keys of an attempt stay for the longest TTL.
     assert_eq!(excused(killed(1_500), fault, false), 3_000);
     let granted = |story: Story, at| story.valid(at, "w2/1/0", 1, 10).leaves(at + 5, "w2/1/0");
     assert_eq!(excused(granted(killed(1_500), 2_500), fault, false), 500);
     // An older call may have reserved the lock for 2 s.
     assert_eq!(excused(granted(killed(500), 2_500), fault, false), 2_000);
-    // Others may share a lock with what is left of it.
+    // A shared grant does not prove that the dead caller's keys are gone.
     let shares = granted(killed(1_500).kind("read", Class::Shared), 2_500);
     assert_eq!(excused(shares, fault, false), 3_000);
-    // It waits for another name.
+    // The killed caller waits for another name.
     let other = write().of(&["b"]).wants(1_500, "w1/1/0").tell(2_010, "w1/1/0", Event::Gone);
     assert_eq!(excused(other.clone(), fault, false), 0);
     // An older call waited for that name as well, until it gave up.
     let older = other.of(&["a", "b"]).wants(500, "w3/1/0").without(2_600, "w3/1/0");
     assert_eq!(excused(older, fault, false), 600);
-    // It was only stopped, and goes on.
+    // The caller was only stopped, and goes on.
     let stopped = |at| write().wants(at, "w1/1/0").tell(20_000, "w1/1/0", Event::Gone);
     assert_eq!(excused(stopped(1_500), fault, false), 2_100);
-    // Its release may not have been sent.
+    // The holder's release may not have been sent.
     let left = |at| write().valid(1_500, "w1/1/0", 1, 5_000).leaves(at, "w1/1/0");
     assert_eq!(excused(left(1_900), fault, false), 2_100);
     assert_eq!(excused(left(1_899), fault, false), 0);
     let killed_then = left(1_900).tell(2_010, "w1/1/0", Event::Gone);
     assert_eq!(excused(killed_then, fault, false), 3_000, "its key stays");
-    // The process that was killed is the one before the caller's own.
+    // The killed process is the predecessor of the caller's own.
     let before = write().wants(300, "w0/0/1").fault(500, 1, "worker w0");
     let before = before.tell(510, "w0/0/1", Event::Gone).healed(600, 1);
     let waits = judged(&sorted(before.wants(1_000, X).without(21_000, X).end()));
     let wait = waits.iter().find(|wait| wait.who == X).expect("it is judged");
     assert_eq!(wait.absent.as_millis(), 500 + 3_000 - 1_000);
-    // Nor need it be: one that was killed before the call began may have reserved the lock.
+    // A caller that was killed before this call began may have reserved the lock as well.
     let before = write().wants(300, "w1/1/0").fault(500, 1, "worker w1");
     let before = before.tell(510, "w1/1/0", Event::Gone).healed(600, 1).wants(1_000, X);
     let waits = judged(&sorted(granted(before, 1_100).without(21_000, X).end()));
     let wait = waits.iter().find(|wait| wait.who == X).expect("it is judged");
     assert_eq!(wait.absent.as_millis(), 500 + 2_000 - 1_000);
-    // One that wants the lock no more than others do reserves it after a second.
+    // A mutex caller reserves the lock after it has waited for a second.
     let mutex = |at| Story::default().wants(at, "w1/1/0").tell(2_010, "w1/1/0", Event::Gone);
     assert_eq!(excused(granted(mutex(1_000), 2_500), fault, false), 2_000);
     assert_eq!(excused(granted(mutex(1_001), 2_500), fault, false), 500);
-    // Or where others share it sooner.
+    // It reserves the lock earlier if others share it.
     let shared = mutex(1_001).kind("read", Class::Shared).valid(1_500, "w3/1/0", 1, 450);
     let shared = shared.leaves(1_950, "w3/1/0").kind("mutex", Class::Exclusive);
     assert_eq!(excused(granted(shared, 2_500), fault, false), 2_000);
@@ -391,7 +391,7 @@ fn what_is_kept_when_cut_off_excuses() {
     let short = WaitRules { max_ttl: ms(500), ..WAITS };
     let targets = [cut, "worker w0 to masters 2"];
     assert_eq!(excused_by(&short, held(), &targets, false), 2_500 + 2_000 - 2_000);
-    // Its release may not have been sent before.
+    // The holder's release may not have been sent before the cut.
     let left = |at| write().valid(1_500, "w1/1/0", 1, 5_000).leaves(at, "w1/1/0");
     assert_eq!(excused(left(1_900), &[cut, "worker w0 to masters 2"], false), 1_900 + 1_000);
     assert_eq!(excused(left(1_899), &[cut, "worker w0 to masters 2"], false), 0);
@@ -402,7 +402,7 @@ fn what_is_kept_when_cut_off_excuses() {
     let other = write().of(&["b"]).valid(1_500, "w1/1/0", 1, 5_000).leaves(2_500, "w1/1/0");
     let older = other.of(&["a", "b"]).wants(500, "w3/1/0").without(2_600, "w3/1/0");
     assert_eq!(excused(older, &["worker w1 to masters 0 1 2"], false), 600);
-    // The masters that two names lack are not added up.
+    // The masters that are missing for one name are not added to those that are missing for another.
     let two = write().of(&["a", "b"]).wants(500, "w3/1/0").of(&["b"]);
     let two = two.valid(1_500, "w1/1/0", 1, 5_000).of(&["a"]).valid(1_600, "w2/1/0", 1, 5_000);
     let cuts = ["worker w1 to masters 0 1", "worker w2 to masters 2"];

@@ -1,4 +1,4 @@
-//! The witness itself: what it answers, keeps and refuses.
+//! The witness itself: its answers, its history and its refusals.
 
 use std::thread;
 
@@ -28,7 +28,7 @@ impl Running {
         let folder = folder.expect("a directory can be made among the temporary files");
         let server = Server::bind("127.0.0.1:0", &folder).expect("a port is free");
         let address = server.address().expect("it listens");
-        // It serves as long as the process lives.
+        // The thread serves until the process ends.
         thread::spawn(move || server.serve());
         Self { address, folder }
     }
@@ -37,7 +37,7 @@ impl Running {
         Client::connect(&self.address, who).expect("it listens")
     }
 
-    /// What has been told, up to now.
+    /// The history of all events so far.
     fn history(&self) -> History {
         tell(&mut self.connect("nemesis"), &Event::Enter { phase: Phase::End });
         History::read(&self.folder.join("history")).expect("it is complete")

@@ -1,4 +1,4 @@
-//! A worker that goes wrong is noticed.
+//! The failure of a worker is noticed.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -39,7 +39,7 @@ fn settings(witness: &str, names: usize) -> Settings {
 
 fn a_contender_that_panics_fails_it() {
     let witness = Running::start();
-    // There is no name to choose from, which is a panic.
+    // The worker has no name to choose from, and panics.
     let ended = Process::silent_worker(&settings(&witness.address, 0)).expect("it starts").finish();
     assert!(ended.is_err_and(|error| error.to_string().starts_with("w1 failed")));
 }

@@ -1,24 +1,24 @@
-//! The time in which too few masters could be used for a lock.
+//! The time in which a lock had no usable majority of the masters.
 //!
-//! A call needs a majority of the masters. One of them is of no use to it
+//! A call needs a majority of the masters. A single master is of no use to the call
 //!
-//! - while it is faulty or cut off, until its clients have found it again; and for a quarantine after that, the longest
-//!   TTL, if it has forgotten locks;
-//! - while it is slow by itself, on a busy machine, and for as long again: a client whose request had no answer in time connects
-//!   anew, and sleeps for longer each time;
+//! - while it is faulty or cut off, until its clients have found it again; if it has forgotten locks, also for the quarantine
+//!   that follows, which takes the longest TTL;
+//! - while it is slow by itself, on a busy machine, and for as long again: a client whose request had no answer in time
+//!   reconnects, and sleeps longer each time;
 //! - while the links of the call's own worker to it are faulty, or that worker is stopped;
-//! - for a name, while the links of another worker to it are faulty that holds or wants that name. That worker may leave a
-//!   lock or a reservation there that it cannot take back: the one lives for the longest TTL, the other for [`RESERVED`].
+//! - for a name, while the links to it are faulty from another worker that holds or wants that name. That worker may leave a
+//!   lock or a reservation there that it cannot take back: a lock lives for the longest TTL, a reservation for [`RESERVED`].
 //!
-//! All masters are of no use
+//! All masters are of no use to the call
 //!
-//! - for a name, after another worker was killed or stopped that held or wanted it, or the process before in the call's own
-//!   worker: its keys stay for the longest TTL. That ends when somebody is granted the name alone, or when the worker goes on;
-//! - for [`RESERVED`] after another worker was killed or stopped whose call is older and may have reserved the lock, whether
-//!   the call that is judged had begun by then or not.
+//! - for a name, after another worker that held or wanted it was killed or stopped, or the previous process of the call's own
+//!   worker: its keys stay for the longest TTL. That ends when the name is granted exclusively, or when the worker goes on;
+//! - for [`RESERVED`] after another worker was killed or stopped if its call is older and may have reserved the lock. The
+//!   judged call may have begun before that or after it.
 //!
-//! The names are those of the call, and those of the older calls while these go on. The time counts in which a majority was
-//! of no use for one of them. Everything else is no excuse.
+//! The names are those of the call, and those of the older calls while these last. The time without a majority for one of
+//! these names counts. Nothing else is an excuse.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -30,19 +30,19 @@ use super::faults::{Fault, Noticed};
 use super::holds::{Ending, Hold};
 use super::waits::{MOMENT, Policy, WaitRules};
 
-/// How long a reservation stays whose caller does not renew it (`core/acquire/reservation.rs`).
+/// Lifetime of a reservation that its caller does not renew (`core/acquire/reservation.rs`).
 const RESERVED: Duration = Duration::from_secs(2);
 
-/// When a caller reserves the lock that others share (there).
+/// Time after which a caller reserves a lock that others share (in the same file).
 const BESIDE_SHARERS: Duration = Duration::from_millis(100);
 
 /// The calls and holds that are ahead of a call.
 pub(super) struct Ahead<'a> {
     /// The calls of others that began before it, and had not ended.
     pub(super) older: Vec<&'a Call>,
-    /// The holds of those that were inside when it began, and those that `older` calls got.
+    /// The holds that lasted when the call began, and those that the `older` calls got.
     pub(super) turns: Vec<&'a Hold>,
-    /// Its names, and those of the older calls.
+    /// The names of the call, and those of the older calls.
     names: BTreeSet<&'a str>,
 }
 
@@ -79,7 +79,7 @@ impl<'a> Ahead<'a> {
         hold.who != call.who && within && has_any(&hold.names, &self.names)
     }
 
-    /// The time until which the call waits for that name, itself or behind an older one.
+    /// The time until which the call waits for that name: for its own lock, or behind an older call.
     fn wanted_until(&self, call: &Call, name: &str) -> Stamp {
         let wants = |it: &&&Call| it.names.iter().any(|other| other == name);
         let older = self.older.iter().filter(wants).map(|it| it.end.min(call.end)).max();
@@ -91,13 +91,13 @@ fn has_any(names: &[String], of: &BTreeSet<&str>) -> bool {
     names.iter().any(|name| of.contains(name.as_str()))
 }
 
-/// From when to when.
+/// Beginning and end.
 type Span = (Stamp, Stamp);
 
-/// Masters that are of no use for a time.
+/// Masters that are of no use during a span.
 struct Gap<'a> {
     masters: Masters,
-    /// `None`: for all names.
+    /// The name concerned. `None` stands for all names.
     name: Option<&'a str>,
     span: Span,
 }
@@ -107,7 +107,7 @@ enum Masters {
     These(BTreeSet<usize>),
 }
 
-/// All that has to be known.
+/// The facts of a run on which the absence depends.
 pub(super) struct Absence<'a> {
     pub(super) holds: &'a [Hold],
     pub(super) calls: &'a [Call],
@@ -117,7 +117,7 @@ pub(super) struct Absence<'a> {
 }
 
 impl<'a> Absence<'a> {
-    /// How much of the wait passed without a majority.
+    /// The part of the wait that passed without a majority.
     pub(super) fn within(&self, call: &Call, ahead: &Ahead<'a>) -> Duration {
         let own = worker_of(&call.who);
         let mut gaps = self.met_by(own);
@@ -141,7 +141,7 @@ impl<'a> Absence<'a> {
         spans.iter().map(|(begin, end)| *end - *begin).sum()
     }
 
-    /// The masters that a worker lacks because of their faults, and of its own.
+    /// The masters that a worker cannot use because of their faults, or its own.
     fn met_by(&self, worker: &str) -> Vec<Gap<'a>> {
         let met = self.faults.iter().filter(|it| it.worker().is_none_or(|other| other == worker));
         met.map(|fault| {
@@ -159,7 +159,7 @@ impl<'a> Absence<'a> {
         .collect()
     }
 
-    /// The masters on which another worker may have left something, because it cannot reach them.
+    /// The masters on which another worker may have left keys, because it cannot reach them.
     fn cut_off(&self, fault: &Fault, worker: &str, call: &Call, ahead: &Ahead<'a>) -> Vec<Gap<'a>> {
         let mut gaps = Vec::new();
         let calls = self.calls.iter().map(|it| (&it.who, &it.names, it.begin, it.end));
@@ -180,7 +180,7 @@ impl<'a> Absence<'a> {
         gaps
     }
 
-    /// The times in which keys or reservations of a stopped or killed worker are in the way.
+    /// The times in which keys or reservations of a stopped or killed worker block the lock.
     fn left_behind(
         &self,
         fault: &Fault,
@@ -191,10 +191,10 @@ impl<'a> Absence<'a> {
         let at = fault.begin;
         let gap = |name, end| Gap { masters: Masters::All, name, span: (at, end) };
         let mut gaps = Vec::new();
-        // One that was only stopped gives back, or renews, what it has when it goes on.
+        // A worker that was only stopped gives its locks back, or renews them, when it goes on.
         let goes_on = |is_killed| if is_killed { Stamp::MAX } else { fault.healed + MOMENT };
         let calls = self.calls.iter().map(|it| (&it.who, &it.names, it.begin, it.end));
-        // Its release may not have been sent, although the holder has said that it leaves.
+        // The holder's release may not have been sent, although the holder has reported that it leaves.
         let holds = self.holds.iter().map(|it| (&it.who, &it.names, it.begin, it.end + MOMENT));
         for (who, names, begin, end) in calls.chain(holds) {
             if worker_of(who) != worker || at < begin || end < at {
@@ -207,7 +207,7 @@ impl<'a> Absence<'a> {
                 gaps.push(gap(Some(*name), last.min(ahead.wanted_until(call, name))));
             }
         }
-        // Also of a caller that had been killed when this call began.
+        // This includes a caller that was killed before this call began.
         let is_dead = |it: &&Call| {
             let met = it.end <= call.begin && has_any(&it.names, &ahead.names);
             met && self.is_killed(&it.who, fault)
@@ -224,7 +224,7 @@ impl<'a> Absence<'a> {
         gaps
     }
 
-    /// Returns true if somebody shared one of the call's names with others until then.
+    /// Returns true if one of the call's names was shared before that time.
     fn met_sharers(&self, call: &Call, until: Stamp) -> bool {
         let within = |it: &&Hold| it.begin < until && call.begin < it.end;
         let shares = |it: &Hold| {
@@ -233,13 +233,13 @@ impl<'a> Absence<'a> {
         self.holds.iter().filter(within).any(shares)
     }
 
-    /// Returns true if that contender has ended by the fault, and was not only stopped.
+    /// Returns true if the fault ended that contender, and did not only stop it.
     fn is_killed(&self, who: &str, fault: &Fault) -> bool {
         let gone = self.noticed.gone.get(who);
         gone.is_some_and(|gone| (fault.begin..=fault.healed).contains(gone))
     }
 
-    /// When the name was granted alone after that time. Nothing of anybody else is left then.
+    /// The first exclusive grant of the name after that time. No key of another contender is left then.
     fn granted_alone(&self, name: &str, after: Stamp) -> Option<Stamp> {
         let alone = self.holds.iter().filter(|it| it.begin > after && it.kind.class.is_alone());
         alone.filter(|it| it.names.iter().any(|other| other == name)).map(|it| it.begin).min()

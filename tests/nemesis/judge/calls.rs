@@ -1,4 +1,4 @@
-//! Who waited for a lock, from when to when.
+//! The calls that waited for a lock, with their times.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::witness::{Event, History, Kind, Stamp};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Call {
     pub(crate) who: String,
-    /// `None`: the contender has not told it.
+    /// The kind of the lock. `None` if the contender did not report it.
     pub(crate) kind: Option<Kind>,
     pub(crate) names: Vec<String>,
     pub(crate) begin: Stamp,
@@ -17,12 +17,12 @@ pub(crate) struct Call {
     pub(crate) result: CallResult,
 }
 
-/// How a call ended.
+/// The end of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum CallResult {
     Granted,
     Without(String),
-    /// The contender was killed, or had not come to an end when the history ended.
+    /// The contender was killed, or its call had no end when the history ended.
     Unknown,
 }
 

@@ -4,7 +4,7 @@ use super::foremost::Foremost;
 use super::holds::Hold;
 use super::violation::Violation;
 
-/// Each hold that began before one that excludes it had ended. `holds` are by their beginning.
+/// Each hold that began before the end of one that excludes it. `holds` are in order of their beginning.
 pub(crate) fn exclusion(holds: &[Hold]) -> Vec<Violation> {
     let mut violations = Vec::new();
     let mut longest = Foremost::by(|hold| hold.end);

@@ -1,4 +1,4 @@
-//! Which faults there were, and whether they met anybody at work.
+//! The faults of a run, and those of them that met contenders at work.
 
 use std::collections::BTreeMap;
 
@@ -16,26 +16,26 @@ pub(crate) struct Fault {
     pub(crate) target: String,
     pub(crate) forgets: bool,
     pub(crate) begin: Stamp,
-    /// The end of the history, if it was never healed.
+    /// The end of the fault, or of the history if the fault was never healed.
     pub(crate) healed: Stamp,
-    /// A lock was held, or an acquisition was under way, when it began.
+    /// True if a lock was held, or an acquisition was under way, when the fault began.
     pub(crate) hit: bool,
 }
 
 impl Fault {
-    /// The worker that it concerns, if it concerns one.
+    /// The worker that the fault concerns, if any.
     pub(crate) fn worker(&self) -> Option<&str> {
         let mut words = self.target.split(' ');
         words.find(|word| *word == "worker").and_then(|_| words.next())
     }
 
-    /// The masters that it concerns.
+    /// The masters that the fault concerns.
     pub(crate) fn masters(&self) -> impl Iterator<Item = usize> {
         self.target.split(' ').filter_map(|word| word.parse().ok())
     }
 }
 
-/// The times in which masters were slow by themselves, on a busy machine.
+/// A time in which a master was slow by itself, on a busy machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Slow {
     pub(crate) master: usize,
@@ -46,9 +46,9 @@ pub(crate) struct Slow {
 /// Slow masters, and contenders that have ended.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Noticed {
-    /// By their ends.
+    /// The slow times, by their ends.
     pub(crate) slow: Vec<Slow>,
-    /// When each contender has ended. One that starts anew has another name.
+    /// The end of each contender. A restarted contender has another name.
     pub(crate) gone: BTreeMap<String, Stamp>,
 }
 
@@ -69,7 +69,7 @@ impl Noticed {
     }
 }
 
-/// All faults, by their beginning.
+/// All faults, by beginning.
 pub(crate) fn faults(history: &History, holds: &[Hold], calls: &[Call]) -> Vec<Fault> {
     let last = history.0.last().map_or(Stamp::ZERO, |record| record.stamp);
     let mut faults: Vec<Fault> = Vec::new();
@@ -95,7 +95,7 @@ pub(crate) fn faults(history: &History, holds: &[Hold], calls: &[Call]) -> Vec<F
     faults
 }
 
-/// Whether a contender that the fault concerns held a lock then, or wanted one. A fault of a master concerns all.
+/// Returns true if a contender that the fault concerns held or wanted a lock then. A fault of a master concerns all.
 fn hits(target: &str, at: Stamp, holds: &[Hold], calls: &[Call]) -> bool {
     let mut words = target.split(' ');
     let worker = words.find(|word| *word == "worker").and_then(|_| words.next());

@@ -1,14 +1,14 @@
-//! The holds that a later one has to be compared with.
+//! The holds that a later hold is compared with.
 
 use std::collections::HashMap;
 
 use super::holds::Hold;
 
-/// For each name and kind the foremost hold of those that were noted, by some measure. The kinds are apart, since
+/// For each name and kind, the hold with the largest measure. Kinds are separate, since
 /// a shared hold excludes those of all kinds but its own.
 pub(crate) struct Foremost<'a, M> {
     measure: fn(&Hold) -> M,
-    /// By name, and then one of each kind.
+    /// By name, then one hold of each kind.
     holds: HashMap<&'a str, Vec<&'a Hold>>,
 }
 
@@ -28,7 +28,7 @@ impl<'a, M: PartialOrd> Foremost<'a, M> {
         }
     }
 
-    /// Those that exclude `hold`, each of them once.
+    /// The holds that exclude `hold`, each of them once.
     pub(crate) fn excluded_by(&self, hold: &Hold) -> impl Iterator<Item = &'a Hold> {
         let mut found: Vec<&'a Hold> = Vec::new();
         let same_name =

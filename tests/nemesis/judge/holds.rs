@@ -1,10 +1,10 @@
-//! Who was certainly inside, from when to when.
+//! The holds that are proven, with their times.
 
 use std::collections::HashMap;
 
 use crate::witness::{Class, Event, History, Kind, Stamp};
 
-/// The interval in which one guard was certainly valid. The documentation of `witness` says why it is.
+/// The interval in which one guard was certainly valid. The documentation of `witness` gives the proof.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Hold {
     pub(crate) who: String,
@@ -19,12 +19,12 @@ pub(crate) struct Hold {
 }
 
 impl Hold {
-    /// Whether both may be inside at once although they have a name in common. Then their tokens may be in any
+    /// Returns true if both may be valid at once although they have a name in common. Then their tokens may be in any
     /// order, too.
     pub(crate) fn shares_with(&self, other: &Self) -> bool {
         let classes = match (self.kind.class, other.kind.class) {
             (Class::Shared, Class::Shared) => true,
-            // How many permits they have together is another question.
+            // The check of permits judges the total of both.
             (Class::Permits { of, .. }, Class::Permits { of: others, .. }) => of == others,
             _ => false,
         };
@@ -36,19 +36,19 @@ impl Hold {
     }
 }
 
-/// How a hold ended.
+/// The end of a hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
     Left,
-    /// The guard told of it at the end of its promised time.
+    /// The guard reported the loss at the end of its promised time.
     Expired,
-    /// The guard told of it before that.
+    /// The guard reported the loss before the end of its promised time.
     LostEarly(String),
-    /// Nobody said more of it: the contender was killed, or is stopped.
+    /// The holder reported nothing more: it was killed, or is stopped.
     Unknown,
 }
 
-/// A guard of which more may be told.
+/// A guard without a recorded end.
 struct Open {
     kind: Kind,
     names: Vec<String>,
@@ -57,7 +57,7 @@ struct Open {
     proven: Option<(Stamp, Stamp, Stamp)>,
 }
 
-/// All holds that were proven, by their beginning.
+/// All holds that were proven, by beginning.
 pub(crate) fn holds(history: &History) -> Vec<Hold> {
     let mut open: HashMap<(&str, u64), Open> = HashMap::new();
     let mut holds = Vec::new();
@@ -75,7 +75,7 @@ pub(crate) fn holds(history: &History) -> Vec<Hold> {
             Event::Valid { guard, at, r } => {
                 if let Some(hold) = open.get_mut(&(who, *guard)) {
                     let (begin, _, promised) = hold.proven.unwrap_or((*at, *at, *at));
-                    // A shorter promise takes back none that was made before.
+                    // A shorter promise does not revoke an earlier one.
                     hold.proven = Some((begin, *at, promised.max(*at + *r)));
                 }
             }
@@ -109,7 +109,7 @@ pub(crate) fn holds(history: &History) -> Vec<Hold> {
 }
 
 impl Open {
-    /// `None` if the guard was never proven valid.
+    /// Returns `None` if the guard was never proven valid.
     fn close(self, (who, guard): (&str, u64), ending: Ending, stamp: Stamp) -> Option<Hold> {
         let (begin, last, promised) = self.proven?;
         let end = match ending {

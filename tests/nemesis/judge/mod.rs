@@ -1,7 +1,7 @@
 //! The judge: pure functions over a history of the witness.
 //!
-//! Each check returns what it found, so that tests can feed it histories that are wrong. A program that
-//! includes this has the module `witness` at its root.
+//! Each check returns its findings, so that tests can feed it wrong histories. A program that
+//! includes this module has the module `witness` at its root.
 
 #![allow(
     dead_code,

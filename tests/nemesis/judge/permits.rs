@@ -1,4 +1,4 @@
-//! The holders of a semaphore have no more permits together than it has.
+//! The holders of a semaphore never have more permits together than it has.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use crate::witness::Class;
 use super::holds::Hold;
 use super::violation::Violation;
 
-/// Each hold that began when too few permits were left. `holds` are by their beginning.
+/// Each hold that began when too few permits were left. `holds` are in order of their beginning.
 pub(crate) fn permits(holds: &[Hold]) -> Vec<Violation> {
     let mut violations = Vec::new();
     // By name and kind.

@@ -1,7 +1,7 @@
 //! A picture of a run over time: a row for each name and worker with the holds, and one for each target of faults.
 //!
-//! A hold with several names is in the rows of all of them. Holds beside which others may be are outlined, and let those behind them be
-//! seen.
+//! A hold with several names is in the rows of all of them. Holds that others may overlap are outlined, so that holds behind
+//! them stay visible.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -73,7 +73,7 @@ pub(crate) fn picture(verdict: &Verdict) -> String {
     svg
 }
 
-/// One row for all links of a worker, whichever masters they lead to.
+/// One row for all links of a worker, to any masters.
 fn row_of(target: &str) -> String {
     target
         .split_once(" to masters ")
@@ -93,7 +93,7 @@ fn outlined(colour: &str) -> String {
 }
 
 struct Canvas {
-    /// Pixels a second.
+    /// Pixels per second.
     scale: f64,
 }
 

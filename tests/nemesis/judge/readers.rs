@@ -1,4 +1,4 @@
-//! What a lock protects beside whose holder others may be stays as it is while the lock is held.
+//! A store does not change under a lock that admits other holders, while the lock is held.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,25 +8,25 @@ use super::holds::Hold;
 use super::stores::confirmed;
 use super::violation::Violation;
 
-/// What holders read that are not alone: of shared locks, and of some permits of a semaphore.
+/// The readings of holders that may not be alone: of shared locks, and of some permits of a semaphore.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Reads {
-    /// Readings that were compared with an earlier one under the same lock.
+    /// The readings that were compared with an earlier one under the same lock.
     pub(crate) compared: usize,
-    /// Of those, the ones of the set without tokens that found it changed by nobody who was known to be inside.
-    /// Writers had stopped between their last question and their write. That is no violation.
+    /// The compared readings of the set without tokens that changed although no writer was known to hold the lock.
+    /// Such a writer was stopped between its last question and its write. That is no violation.
     pub(crate) changed_by_late_writes: usize,
     pub(crate) violations: Vec<Violation>,
 }
 
-/// Compares what each such holder has read of a store while the lock was valid.
+/// Compares the readings of a store under each such lock while it was valid.
 pub(crate) fn reads(history: &History, holds: &[Hold]) -> Reads {
     let shared = holds.iter().filter(|hold| !hold.kind.class.is_alone());
     let shared: HashMap<_, _> =
         shared.map(|hold| ((hold.who.as_str(), hold.guard), (hold.begin, hold.end))).collect();
     let confirmed: HashSet<_> = history.0.iter().filter_map(confirmed).collect();
     let mut found = Reads::default();
-    // The last write that must not be while another one is inside, and what each guard has read.
+    // The last write that excludes other holders, and the readings of each guard.
     let mut written: HashMap<(&str, Store), Stamp> = HashMap::new();
     let mut known: HashMap<(&str, u64, &str, Store), (Stamp, u64)> = HashMap::new();
     for record in &history.0 {

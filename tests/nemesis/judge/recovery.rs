@@ -1,4 +1,4 @@
-//! How long nobody was let in although somebody wanted to be, and whether everybody got a lock again.
+//! Outages in which callers wait and nobody holds the lock, and the recovery of all contenders after the faults.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
@@ -11,10 +11,10 @@ use super::faults::Fault;
 use super::holds::Hold;
 use super::violation::Violation;
 
-/// A contender that asks again after so long has wanted the lock in between.
+/// Longest pause between two calls of a contender that still count as one wish.
 const SAME_WISH: Duration = Duration::from_millis(100);
 
-/// A time in which somebody wanted a lock with that name, and nobody was inside who had one of its names.
+/// A time in which a lock with that name was wanted, and none of the wanted names was held.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Outage {
     pub(crate) name: String,
@@ -22,10 +22,10 @@ pub(crate) struct Outage {
     pub(crate) end: Stamp,
 }
 
-/// From when to when.
+/// Beginning and end.
 type Span = (Stamp, Stamp);
 
-/// All outages, name by name.
+/// All outages, by name.
 pub(crate) fn outages(holds: &[Hold], calls: &[Call]) -> Vec<Outage> {
     let mut held: BTreeMap<&str, Vec<Span>> = BTreeMap::new();
     for hold in holds {
@@ -41,7 +41,7 @@ pub(crate) fn outages(holds: &[Hold], calls: &[Call]) -> Vec<Outage> {
     let mut wanted: BTreeMap<&str, Vec<Span>> = BTreeMap::new();
     for call in calls {
         for name in &call.names {
-            // While another one of its names is held, the call waits for that one.
+            // While another one of its names is held, the call waits for that name.
             let others = call.names.iter().filter(|other| *other != name);
             let spans = others.fold(vec![(call.begin, call.end)], |spans, other| {
                 spans.into_iter().flat_map(|span| without(span, held(other))).collect()
@@ -59,7 +59,7 @@ pub(crate) fn outages(holds: &[Hold], calls: &[Call]) -> Vec<Outage> {
     outages
 }
 
-/// The spans in their order. Those that are not more than `gap` apart become one.
+/// The spans in order. Spans at most `gap` apart are joined.
 fn joined(mut spans: Vec<Span>, gap: Duration) -> Vec<Span> {
     spans.sort_unstable();
     let mut joined: Vec<Span> = Vec::new();
@@ -72,7 +72,7 @@ fn joined(mut spans: Vec<Span>, gap: Duration) -> Vec<Span> {
     joined
 }
 
-/// What is left of a span without the `taken` ones, which are in order and apart.
+/// The rest of a span without the `taken` ones, which are in order and disjoint.
 fn without((begin, end): Span, taken: &[Span]) -> Vec<Span> {
     let mut left = Vec::new();
     let mut free_from = begin;
@@ -89,15 +89,15 @@ fn without((begin, end): Span, taken: &[Span]) -> Vec<Span> {
     left
 }
 
-/// What one kind of fault did.
+/// The effect of one kind of fault.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Effect {
     pub(crate) faults: usize,
     pub(crate) hit: usize,
-    /// The longest outage that had not ended when such a fault began, or began before its effect was over. Other
-    /// faults of that time may have had a part in it.
+    /// The longest outage that overlaps such a fault or its aftermath. Other faults
+    /// of that time may have contributed.
     pub(crate) outage: Duration,
-    /// As much of an outage as came after the fault was healed.
+    /// The longest part of an outage after the fault was healed.
     pub(crate) after_healing: Duration,
 }
 
@@ -122,7 +122,7 @@ pub(crate) fn effects(
     effects
 }
 
-/// The contenders that were still there, and were not inside with a valid lock within `limit` after the last fault was healed.
+/// The remaining contenders that got no valid lock within `limit` after the last fault was healed.
 pub(crate) fn not_recovered(
     history: &History,
     faults: &[Fault],
@@ -135,7 +135,7 @@ pub(crate) fn not_recovered(
         match &record.event {
             Event::Wants { .. } => drop(there.insert(who)),
             Event::Valid { at, .. } if *at > healed => drop(got.insert(who)),
-            // Later, all of them go at the end of the run.
+            // Contenders that go later do so because the run ends.
             Event::Gone if record.stamp <= healed => drop(there.remove(who)),
             _ => {}
         }

@@ -1,4 +1,4 @@
-//! The verdict over a run, and how it reads.
+//! The verdict on a run, and its text.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,28 +18,28 @@ use super::tokens::tokens;
 use super::violation::Violation;
 use super::waits::{self, OfKind, WaitRules};
 
-/// By what a run is judged.
+/// The rules by which a run is judged.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rules {
-    /// Within this time after the last fault everybody has to get a lock again, if there is such a rule.
+    /// Time within which every contender must get a lock again after the last fault, if there is such a rule.
     pub(crate) recovery: Option<Duration>,
-    /// How long calls may wait, if there is such a rule.
+    /// The rules for the bounds of waits, if waits are judged.
     pub(crate) waits: Option<WaitRules>,
-    /// A run in which a lock has no fencing token, of a kind that has them, shows too little.
+    /// A run is insufficient if a lock of a kind with fencing tokens has none.
     pub(crate) tokens: bool,
-    /// A run in which locks of fewer kinds were held shows too little.
+    /// The number of lock kinds that a sufficient run has held.
     pub(crate) kinds: usize,
-    /// A run in which nobody stood for election shows too little.
+    /// A run without an election is insufficient.
     pub(crate) elections: bool,
-    /// How long a fault may have effects after it is healed: a quarantine.
+    /// Time for which a fault may have effects after it is healed: a quarantine.
     pub(crate) aftermath: Duration,
-    /// A run with fewer grants than this a second shows too little. A guard that never proved valid is no grant.
+    /// Grants per second that a sufficient run has. A guard that was never proven valid is no grant.
     pub(crate) grants_a_second: f64,
-    /// A run of whose faults a smaller share met a holder or a waiter shows too little.
+    /// The share of faults that met a holder or a waiter in a sufficient run.
     pub(crate) share_hit: f64,
 }
 
-/// What the history of a run shows.
+/// The results of a run.
 #[derive(Debug)]
 pub(crate) struct Verdict {
     pub(crate) holds: Vec<Hold>,
@@ -47,21 +47,21 @@ pub(crate) struct Verdict {
     pub(crate) writes: Writes,
     pub(crate) reads: Reads,
     pub(crate) violations: Vec<Violation>,
-    /// Why the run shows too little, if it does.
+    /// The reasons why the run is insufficient.
     pub(crate) too_little: Vec<String>,
     pub(crate) lasted: Stamp,
     contenders: usize,
     waits: BTreeMap<String, OfKind>,
     without: BTreeMap<String, usize>,
     kinds: BTreeMap<String, usize>,
-    /// The calls, by name.
+    /// The number of calls, by name.
     called: BTreeMap<String, usize>,
     endings: BTreeMap<String, usize>,
     effects: BTreeMap<String, Effect>,
 }
 
-/// How a call may end without a lock while there are faults. A call that ends otherwise was wrong, or was made to a
-/// client that was: it was no load.
+/// The endings of a call without a lock that faults explain. A call that ends otherwise was wrong, or its client
+/// was, and it does not count as load.
 const IN_VAIN: [&str; 4] = ["held by another", "no quorum", "quarantined", "cancelled"];
 
 impl Verdict {
@@ -127,7 +127,7 @@ impl Verdict {
         verdict
     }
 
-    /// Whether the run shows what it should, and no violation.
+    /// Returns true if the run is sufficient and shows no violation.
     pub(crate) fn is_good(&self) -> bool {
         self.violations.is_empty() && self.too_little.is_empty()
     }
@@ -172,7 +172,7 @@ impl Verdict {
     }
 }
 
-/// Until the contenders were told to end.
+/// The time until the contenders were told to end.
 fn lasted(history: &History) -> Stamp {
     let end = history.0.iter().rfind(|it| it.event == Event::Enter { phase: Phase::End });
     end.or(history.0.last()).map_or(Stamp::ZERO, |record| record.stamp)
@@ -189,7 +189,7 @@ impl Ending {
     }
 }
 
-/// At most so many violations are printed; the number of all of them is.
+/// The maximum of violations that are printed. Their total number is always printed.
 const SHOWN: usize = 20;
 
 impl fmt::Display for Verdict {

@@ -1,4 +1,4 @@
-//! What the locks protect is complete.
+//! The stores lose no element that a lock protects.
 
 use std::collections::{HashMap, HashSet};
 
@@ -6,29 +6,29 @@ use crate::witness::{Event, History, Outcome, Record, Store};
 
 use super::violation::Violation;
 
-/// What the stores saw.
+/// The accesses to the stores.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Writes {
-    /// Writes that were taken, of all stores.
+    /// The number of accepted writes, of all stores.
     pub(crate) taken: usize,
-    /// Reads and writes that were refused for a token that was too small.
+    /// The number of reads and writes that were refused because their token was too small.
     pub(crate) refused: usize,
-    /// Elements of the set without tokens that were lost by or to a holder whose lock was lost by then: it had
-    /// stopped between its last question and its write. That is what tokens are for, and no violation.
+    /// The number of elements in the set without tokens that were lost by or to a holder whose lock was lost by then.
+    /// That holder was stopped between its last question and its write. Tokens prevent that, so it is no violation.
     pub(crate) lost_to_late_writes: usize,
     pub(crate) violations: Vec<Violation>,
 }
 
-/// The set of one name, as the last write has left it.
+/// The set of one name after its last write.
 #[derive(Default)]
 struct Set {
-    /// The versions that the present one is made of, in their order.
+    /// The versions in the present one, in order.
     versions: Vec<u64>,
     /// The base of each version.
     bases: HashMap<u64, u64>,
 }
 
-/// Looks at all writes.
+/// Judges all writes.
 pub(crate) fn writes(history: &History) -> Writes {
     let confirmed: HashSet<_> = history.0.iter().filter_map(confirmed).collect();
     let mut found = Writes::default();
@@ -47,8 +47,8 @@ pub(crate) fn writes(history: &History) -> Writes {
         if *store == Store::Set {
             let is_confirmed = |version| confirmed.contains(&(name.as_str(), *store, version));
             for lost in sets.entry(name).or_default().write(*base, version) {
-                // Both were valid when the second element was written: the one that has read before that, and
-                // writes after it, and the one whose element it is.
+                // Both locks were valid when the lost element was written: that of its writer, and that of the other one,
+                // which had read before that and wrote after it.
                 if is_confirmed(version) && is_confirmed(lost) {
                     found.violations.push(Violation::ElementLost {
                         name: name.clone(),
@@ -72,7 +72,7 @@ pub(crate) fn writes(history: &History) -> Writes {
     found
 }
 
-/// The version that the record confirms, if it does.
+/// The version that the record confirms, if any.
 pub(super) fn confirmed(record: &Record) -> Option<(&str, Store, u64)> {
     match &record.event {
         Event::Confirms { name, store, version } => Some((name, *store, *version)),
@@ -81,9 +81,9 @@ pub(super) fn confirmed(record: &Record) -> Option<(&str, Store, u64)> {
 }
 
 impl Set {
-    /// Writes `version`, which is `base` with one element more. Returns the elements that it loses.
+    /// Writes `version`, which is `base` with one more element. Returns the lost elements.
     fn write(&mut self, base: u64, version: u64) -> Vec<u64> {
-        // What the base is made of, back to what it has in common with the present version.
+        // The versions of the base, back to the first one that the present version has as well.
         let mut back = Vec::new();
         let mut common = base;
         while common != 0 && !self.versions.contains(&common) {

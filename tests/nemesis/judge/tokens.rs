@@ -1,4 +1,4 @@
-//! A fencing token is larger than that of each holder before.
+//! A fencing token is larger than that of each earlier holder.
 
 use std::ptr;
 
@@ -6,8 +6,8 @@ use super::foremost::Foremost;
 use super::holds::Hold;
 use super::violation::Violation;
 
-/// Each hold whose token is not larger than the largest of those that exclude it and had ended when it began.
-/// `holds` are by their beginning; those without a token are left out.
+/// Each hold whose token is not above the largest token of the holds that exclude it and had ended when it began.
+/// `holds` are in order of their beginning; those without a token are left out.
 pub(crate) fn tokens(holds: &[Hold]) -> Vec<Violation> {
     let mut violations = Vec::new();
     let mut ended: Vec<&Hold> = holds.iter().filter(|hold| hold.token.is_some()).collect();
@@ -15,7 +15,7 @@ pub(crate) fn tokens(holds: &[Hold]) -> Vec<Violation> {
     let mut ended = ended.into_iter().peekable();
     let mut largest = Foremost::by(|hold| hold.token);
     for hold in holds.iter().filter(|hold| hold.token.is_some()) {
-        // A hold of a single proof ends when it begins. It is not before itself.
+        // A hold of a single proof ends when it begins, but does not precede itself.
         while let Some(before) =
             ended.next_if(|before| before.end <= hold.begin && !ptr::eq(*before, hold))
         {

@@ -1,4 +1,4 @@
-//! What must not happen.
+//! Breaches of the locks' promises.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,14 +9,14 @@ use super::calls::CallResult;
 use super::holds::Hold;
 use super::waits::Wait;
 
-/// One breach of what the locks promise.
+/// One breach of a lock's promise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Violation {
-    /// Two guards that exclude each other were valid at once. The names are those that they have in common.
+    /// Two guards that exclude each other were valid at once. `names` are the names that both have.
     TwoInside { names: Vec<String>, first: Inside, second: Inside },
-    /// The holders of a semaphore had more permits at once than it has. The last one came when too few were left.
+    /// The holders of a semaphore had more permits at once than it has. The last holder came when too few were left.
     TooManyPermits { name: String, of: u32, taken: u32, inside: Vec<Inside> },
-    /// A holder's token is not larger than that of one that excludes it, and had left before it began.
+    /// The second holder's token is not larger than that of the first, which excludes it and had left before.
     TokenNotLarger { names: Vec<String>, first: Inside, second: Inside },
     /// Two valid holders of one name wrote to the set, and one of them did not see the other's element.
     ElementLost { name: String, lost: u64, by: String, at: Stamp },
@@ -30,17 +30,17 @@ pub(crate) enum Violation {
         first: (Stamp, u64),
         second: (Stamp, u64),
     },
-    /// A contender got no lock in time after the last fault was healed.
+    /// A contender got no lock within the limit after the last fault was healed.
     NotRecovered { who: String, healed: Stamp, limit: Duration },
     /// A call has waited for longer than the rules allow.
     WaitedTooLong(Box<Wait>),
 }
 
-/// A hold, as far as a message needs it.
+/// The part of a hold that a message needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Inside {
     pub(crate) who: String,
-    /// What its kind is called.
+    /// The label of its kind.
     pub(crate) kind: String,
     pub(crate) token: Option<u64>,
     pub(crate) begin: Stamp,

@@ -1,26 +1,26 @@
 //! No call waits longer than the rules of the library allow.
 //!
-//! A wait goes from the stamp of a call to its grant, to its end without a lock, to the death of its contender, or to the
-//! end of the history. The bound of each wait follows from what the history shows of the others. It is a sum:
+//! A wait lasts from the stamp of a call to its grant, to its end without a lock, to the death of its contender, or to the
+//! end of the history. The bound of each wait follows from the other calls in the history. It is a sum:
 //!
 //! - **Turns ahead.** The older of two callers goes first. So the holders at the beginning of the call, and the contenders
 //!   whose calls began before it, have one turn each: their hold, as far as it falls into the wait, and [`HAND_OVER`]. An
-//!   older call for several names waits for others itself, so callers of its other names are ahead as well, if they are
-//!   older than the call that is judged.
-//! - **Threads behind a turn.** A process hands a lease on to its other threads before it gives the lock back. So behind each
-//!   turn there may be one more hold of the same kind by the same worker.
-//! - **Time without order.** A caller reserves the lock only after it was refused for a while, and leaves it to others for
-//!   half as long as it reserves it (`core/acquire/reservation.rs`). A caller to read or to write reserves it at once, and all
-//!   the time. Time without order does not count. Callers of one process that want the same lock stand in a queue, and each
-//!   of them begins to reserve it when it is the first.
-//! - **Holds out of order.** A younger caller may get the lock in each time without order, and keep it. So for each of these
-//!   times one hold is added, the longest of those that are left. The same holds for each older call for several names or
-//!   permits, which such a hold keeps out while it keeps out this one.
-//! - **One look.** A waiter that is told of nothing looks again within [`LOOK_AGAIN`].
+//!   older call for several names waits for others itself. So callers of its other names are ahead as well, if they are
+//!   older than the judged call.
+//! - **Threads behind a turn.** A process hands a lease on to its other threads before it gives the lock back. So each turn
+//!   may be followed by one more hold of the same kind by the same worker.
+//! - **Time without order.** A caller reserves the lock only after it was refused for a while. Then it leaves the lock to
+//!   others for half as long as it has reserved it (`core/acquire/reservation.rs`). A read or write caller reserves it at
+//!   once, and all the time. Time without order does not count. Callers of one process that want the same lock queue up, and
+//!   each begins to reserve the lock when it is first.
+//! - **Holds out of order.** A younger caller may get the lock in each time without order, and keep it. So each of these
+//!   times adds one hold, the longest of the remaining ones. The same applies to each older call for several names or
+//!   permits: a hold that delays that call also delays the judged call.
+//! - **One look.** A waiter without a message looks again within [`LOOK_AGAIN`].
 //! - **Time without a majority** ([`absence`](super::absence)): the faults, the quarantines and the dead callers.
 //!
-//! A turn counts as long as it was. The longest hold that the settings allow is one and a half times the longest TTL. Twelve
-//! turns of that length take almost a minute, so such a bound would find nothing in a run of half a minute.
+//! A turn counts with its actual length. The longest hold that the settings allow is one and a half times the longest TTL.
+//! Twelve turns of that length take almost a minute, so a bound made of them would find nothing in a run of half a minute.
 
 use std::collections::BTreeMap;
 use std::ptr;
@@ -34,12 +34,12 @@ use super::faults::{Fault, Noticed};
 use super::holds::Hold;
 use super::violation::Violation;
 
-/// The settings of a run on which the bound depends.
+/// The settings of a run that determine the bound.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WaitRules {
     pub(crate) masters: usize,
     pub(crate) max_ttl: Duration,
-    /// A master that is back is found by its clients within this time.
+    /// Time within which clients find a master that is back.
     pub(crate) reconnect: Duration,
 }
 
@@ -47,20 +47,20 @@ pub(crate) struct WaitRules {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Wait {
     pub(crate) who: String,
-    /// The name of its kind.
+    /// The label of the kind.
     pub(crate) kind: String,
     pub(crate) names: Vec<String>,
     pub(crate) begin: Stamp,
     pub(crate) took: Duration,
     pub(crate) result: CallResult,
     pub(crate) bound: Duration,
-    /// The part of the bound in which too few masters could be used.
+    /// The part of the bound that is due to time without a majority.
     pub(crate) absent: Duration,
-    /// How often each contender was granted a lock of each kind with one of the names meanwhile.
+    /// The number of grants during the wait that have one of the names, by contender and kind.
     pub(crate) meanwhile: BTreeMap<(String, String), usize>,
 }
 
-/// Threads need that long to be woken up, and to get around to things.
+/// Time that a thread may need to wake up and act.
 pub(super) const MOMENT: Duration = Duration::from_millis(100);
 
 /// The threads of a process hand a lease to each other for a tenth of a second (`core/queue/local_queue.rs`).
@@ -69,17 +69,17 @@ const TURN: Duration = Duration::from_millis(100);
 /// The time that a turn takes in addition to its hold.
 const HAND_OVER: Duration = TURN.saturating_add(MOMENT);
 
-/// A waiter that is told of nothing looks after this time (`core/acquire/attempts.rs`).
+/// Time after which a waiter without a message looks again (`core/acquire/attempts.rs`).
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// How long a caller reserves the lock at first, and at most. It does so twice as long each time.
+/// The first and the longest time of a reservation. Each time is twice the one before.
 const STANDS: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(32);
 
-/// Every bound is longer, so a shorter wait is not looked at.
+/// Every bound is longer than this, so a shorter wait is not judged.
 const NEVER_TOO_LONG: Duration = LOOK_AGAIN;
 
-/// The waits that were long enough to be judged, by their beginning.
+/// The waits that were long enough to be judged, by beginning.
 pub(crate) fn waits(
     holds: &[Hold],
     calls: &[Call],
@@ -108,7 +108,7 @@ pub(crate) fn waits(
     .collect()
 }
 
-/// Those that were too long.
+/// The waits that exceed their bounds.
 pub(crate) fn too_long(waits: &[Wait]) -> Vec<Violation> {
     let late = waits.iter().filter(|wait| wait.took > wait.bound);
     late.cloned().map(|wait| Violation::WaitedTooLong(Box::new(wait))).collect()
@@ -117,21 +117,21 @@ pub(crate) fn too_long(waits: &[Wait]) -> Vec<Violation> {
 /// The waits of one kind of lock.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct OfKind {
-    /// How long those took that ended with a grant, the shortest first.
+    /// The durations of the waits that ended with a grant, the shortest first.
     pub(crate) granted: Vec<Duration>,
-    /// The wait that took the largest part of its bound, of those that were judged.
+    /// The judged wait that used the largest part of its bound.
     pub(crate) nearest: Option<Wait>,
 }
 
 impl OfKind {
-    /// The time within which so many per cent of the grants came.
+    /// The time within which this percentage of the grants came.
     pub(crate) fn within(&self, percent: usize) -> Duration {
         let rank = (self.granted.len() * percent).div_ceil(100);
         rank.checked_sub(1).map_or(Duration::ZERO, |at| self.granted[at])
     }
 }
 
-/// All waits by the names of their kinds.
+/// All waits, by the label of their kind.
 pub(crate) fn by_kind(calls: &[Call], waits: &[Wait]) -> BTreeMap<String, OfKind> {
     let mut kinds: BTreeMap<String, OfKind> = BTreeMap::new();
     for call in calls.iter().filter(|call| call.result == CallResult::Granted) {
@@ -152,12 +152,12 @@ pub(crate) fn by_kind(calls: &[Call], waits: &[Wait]) -> BTreeMap<String, OfKind
     kinds
 }
 
-/// When callers reserve a lock.
+/// The conditions under which callers reserve a lock.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Policy {
-    /// How long they are refused before.
+    /// Time for which a caller is refused before it reserves the lock.
     pub(super) after: Duration,
-    /// They leave the lock to others now and then.
+    /// True if callers leave the lock to others now and then.
     rests: bool,
 }
 
@@ -173,7 +173,7 @@ impl Policy {
         Self { after, rests: !in_turn }
     }
 
-    /// How often a caller that reserves the lock leaves it to others in that time.
+    /// The number of rests that a caller with a reservation takes in that time.
     fn rests_within(self, mut time: Duration) -> usize {
         let (mut rests, mut stands) = (0, STANDS);
         while self.rests && time > stands {
@@ -190,7 +190,7 @@ fn wants_several(call: &Call) -> bool {
     call.names.len() > 1 || matches!(class, Some(Class::Permits { count: 2.., .. }))
 }
 
-/// The bound without faults.
+/// The bound of a wait without faults.
 fn ordered(call: &Call, ahead: &Ahead<'_>, holds: &[Hold]) -> Duration {
     let policy = Policy::of(call);
     let is_before = |other: &&&Call| {
@@ -226,7 +226,7 @@ fn ordered(call: &Call, ahead: &Ahead<'_>, holds: &[Hold]) -> Duration {
     leads + rests + turns + stragglers + LOOK_AGAIN
 }
 
-/// As much of the hold as falls into the wait.
+/// The part of the hold that falls into the wait.
 fn part(call: &Call, hold: &Hold) -> Duration {
     hold.end.min(call.end).saturating_sub(hold.begin.max(call.begin))
 }
@@ -239,7 +239,7 @@ fn is_handed_on(hold: &Hold, behind: &Hold) -> bool {
         && (hold.end..=hold.end + HAND_OVER).contains(&behind.begin)
 }
 
-/// How often each contender was granted a lock of each kind with one of the names during the wait.
+/// The number of grants during the wait that have one of the names, by contender and kind.
 fn meanwhile(call: &Call, holds: &[Hold]) -> BTreeMap<(String, String), usize> {
     let mut counts = BTreeMap::new();
     let within = |hold: &&Hold| (call.begin..call.end).contains(&hold.begin);

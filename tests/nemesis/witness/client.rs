@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::event::{Answer, Event};
 
-/// How long the witness may take for an answer, and for a connection. It waits for nobody.
+/// Time limit of an answer of the witness, and of a connection. The witness waits for nobody.
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// One connection. Each event waits for its answer.
@@ -26,7 +26,7 @@ impl Client {
         Ok(client)
     }
 
-    /// Tells the witness, and returns its answer.
+    /// Reports an event to the witness. Returns the answer.
     pub(crate) fn tell(&mut self, event: &Event) -> io::Result<Answer> {
         self.write_line(&serde_json::to_string(event)?)?;
         let mut line = String::new();
@@ -37,7 +37,7 @@ impl Client {
     }
 
     fn write_line(&self, line: &str) -> io::Result<()> {
-        // In one piece, so that it is one packet.
+        // A single write, so that the line is one packet.
         self.reader.get_ref().write_all(format!("{line}\n").as_bytes())
     }
 }

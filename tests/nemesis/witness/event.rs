@@ -1,43 +1,43 @@
-//! What the witness is told, what it answers, and a line of the history: JSON, one value a line.
+//! The events, the answers of the witness, and the lines of the history: JSON, one value a line.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// Time since the witness began, by its monotonic clock. No two events have the same.
+/// Time since the witness began, by its monotonic clock. Each event has a different stamp.
 pub(crate) type Stamp = Duration;
 
-/// Something that a contender, or the program that makes the faults, tells.
+/// An event that a contender reports, or the program that makes the faults.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub(crate) enum Event {
-    /// A call that wants a lock with these names begins. A contender that does not tell the kind has no wait judged
-    /// that ends without a lock.
+    /// A call begins that wants a lock with these names. A wait that ends without a lock is judged only if its
+    /// contender reports the kind here.
     Wants {
         names: Vec<String>,
         call: String,
         #[serde(default)]
         kind: Option<Kind>,
     },
-    /// That call has ended without a lock.
+    /// The call has ended without a lock.
     Without { why: String },
-    /// A call has returned this guard, or the guard is still there. It proves nothing without `Valid`.
+    /// A call has returned this guard, or the guard still exists. It proves nothing without `Valid`.
     Inside { guard: u64, kind: Kind, names: Vec<String>, token: Option<u64> },
-    /// The guard was valid after the stamp `at`, and was to be so for `r` more.
+    /// The guard was valid after the stamp `at`, and promised to stay so for `r` more.
     Valid { guard: u64, at: Stamp, r: Duration },
-    /// The holder is about to ask for less than it was promised.
+    /// The holder is about to ask for a shorter validity than it was promised.
     Shortens { guard: u64 },
     /// The holder is about to give the lock back.
     Leaving { guard: u64 },
     /// The guard says that its lock is lost: at the end of its promised time, or before that.
     Lost { guard: u64, in_time: bool, why: String },
-    /// Reads what `name`, which is one of the guard's, protects in a store. The outcome is the version that was read.
+    /// Reads the data that `name`, one of the guard's names, protects in a store. The outcome is the version.
     Read { guard: u64, name: String, store: Store, token: Option<u64> },
-    /// Writes what was read as `base` with one element more. The outcome is the new version.
+    /// Writes `base`, which was read before, with one more element. The outcome is the new version.
     Write { guard: u64, name: String, store: Store, token: Option<u64>, base: u64 },
-    /// The guard was valid after the answer to the write that made this version.
+    /// The guard was valid after the answer to the write of this version.
     Confirms { name: String, store: Store, version: u64 },
-    /// A fault begins. If `forgets`, a master may forget locks by it, and grants none for a quarantine afterwards.
+    /// A fault begins. If `forgets`, a master may forget locks, and grants none for a quarantine afterwards.
     Fault {
         id: u64,
         kind: String,
@@ -47,22 +47,22 @@ pub(crate) enum Event {
     },
     /// The cause of the fault is gone.
     Healed { id: u64 },
-    /// That master took so long for an answer just now, asked over no link.
+    /// The master took so long for its last answer, over no link.
     Slow { master: usize, took: Duration },
-    /// What is to be done from now on.
+    /// A new phase begins.
     Enter { phase: Phase },
     /// The connection has ended. The witness notes this itself.
     Gone,
 }
 
-/// A kind of lock, as far as it matters to who may be inside with whom.
+/// A kind of lock, as far as it decides about exclusion.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Kind {
     pub(crate) label: String,
     pub(crate) class: Class,
 }
 
-/// How many holders a lock of a kind has at a time.
+/// The number of holders that a lock of a kind has at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Class {
@@ -70,12 +70,12 @@ pub(crate) enum Class {
     Exclusive,
     /// Any number of holders of the same kind.
     Shared,
-    /// Holders of a semaphore that has `of` permits: this one has `count` of them. They have no tokens.
+    /// Holders of a semaphore with `of` permits: this one has `count` of them. They have no tokens.
     Permits { count: u32, of: u32 },
 }
 
 impl Class {
-    /// Whether nobody else may be inside. Only such a holder writes.
+    /// Returns true if no other holder is allowed. Only such a holder writes.
     pub(crate) fn is_alone(self) -> bool {
         match self {
             Self::Exclusive => true,
@@ -89,44 +89,44 @@ impl Class {
     }
 }
 
-/// What protects a store from late writes.
+/// A store, by its protection against late writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Store {
-    /// A set in memory. Nothing but the lock protects it.
+    /// A set in memory, protected by the lock alone.
     Set,
-    /// A set in memory that refuses a token smaller than the largest that it has seen.
+    /// A set in memory that refuses tokens smaller than the largest one so far.
     GuardedSet,
     /// The number of items sold, in an SQLite database that compares tokens.
     Database,
 }
 
-/// What the contenders are to do.
+/// The task of the contenders.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Phase {
     /// Contend, with work of all lengths.
     #[default]
     Contend,
-    /// Contend with short work: the last fault is healed, and everybody has to get a lock again.
+    /// Contend with short work: the last fault is healed, and every contender must get a lock again.
     Recover,
-    /// Give back what is held, and end.
+    /// Give all locks back, and end.
     End,
 }
 
-/// What a store has answered.
+/// The answer of a store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Outcome {
-    /// It was not asked.
+    /// The store was not asked.
     #[default]
     None,
     Version(u64),
-    /// A larger token has been there before.
+    /// The store has seen a larger token.
     Refused,
 }
 
-/// The answer to each event.
+/// The answer of the witness to an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Answer {
     pub(crate) stamp: Stamp,
@@ -148,7 +148,7 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// The worker of the contender, over all its restarts.
+    /// The worker of the contender, the same over all its restarts.
     pub(crate) fn worker(&self) -> &str {
         worker_of(&self.who)
     }

@@ -1,4 +1,4 @@
-//! The history: what was told, by whom, when, and what the stores answered.
+//! The history: each event with its contender, its time, and the store's answer.
 
 use std::fs;
 use std::io;
@@ -11,8 +11,8 @@ use super::event::Record;
 pub(crate) struct History(pub(crate) Vec<Record>);
 
 impl History {
-    /// Reads what a witness has written, which may still go on: then part of a line is last. Names the line that
-    /// cannot be read.
+    /// Reads the file of a witness that may still be writing: a last, incomplete line is ignored. An error names the
+    /// unreadable line.
     pub(crate) fn read(file: &Path) -> io::Result<Self> {
         let text = fs::read_to_string(file)?;
         let (lines, _) = text.rsplit_once('\n').unwrap_or_default();

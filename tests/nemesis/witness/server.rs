@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use super::event::{Answer, Event, Outcome, Phase, Record, Stamp};
 use super::stores::Stores;
 
-/// Listens, and is ready to write down what it is told.
+/// The listener and the book of the witness.
 pub(crate) struct Server {
     listener: TcpListener,
     book: Arc<Mutex<Book>>,
@@ -42,7 +42,7 @@ impl Server {
         Ok(Self { listener, book: Arc::new(Mutex::new(book)) })
     }
 
-    /// Where it listens.
+    /// The address on which the witness listens.
     pub(crate) fn address(&self) -> io::Result<String> {
         Ok(self.listener.local_addr()?.to_string())
     }
@@ -93,7 +93,7 @@ impl Book {
         let stamp = self.began.elapsed().max(self.last + Duration::from_nanos(1));
         self.last = stamp;
         let outcome: Outcome = self.stores.apply(&event).map_err(io::Error::other)?;
-        // The history is complete whenever somebody may want to read it.
+        // The history is complete whenever it may be read.
         let flush = matches!(event, Event::Enter { .. } | Event::Gone);
         if let Event::Enter { phase } = event {
             self.phase = phase;

@@ -1,8 +1,8 @@
-//! What the locks protect: for each name a set in memory, one that compares tokens, and a database.
+//! The data that the locks protect: for each name a set in memory, one that compares tokens, and a database.
 //!
-//! A holder reads a store, works, and writes back what it has read with one element more. A set stays as it is
-//! once it is written, and a version names it. So "what was read, and one element more" is the version that was
-//! read, as the `base` of the new one. An element that is in no base of the last version is lost.
+//! A holder reads a store, works, and writes back what it has read with one more element. A written set
+//! never changes, and a version names it. So the new version names its predecessor, the version that was
+//! read, as its `base`. An element that is in no base of the last version is lost.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -11,11 +11,11 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::event::{Event, Outcome, Store};
 
-/// All stores. Versions begin with 0, which is empty.
+/// All stores. Version 0 is empty.
 pub(crate) struct Stores {
     sets: HashMap<String, u64>,
     guarded: HashMap<String, Guarded>,
-    /// The versions of sets that there are, of all names.
+    /// The number of versions of sets, of all names.
     versions: u64,
     database: Connection,
 }
@@ -31,7 +31,7 @@ impl Stores {
     /// Creates the database as a new file.
     pub(crate) fn create(database: &Path) -> rusqlite::Result<Self> {
         let database = Connection::open(database)?;
-        // The witness does not outlive the machine, so nothing has to reach the disk in time.
+        // The witness does not outlive the machine, so no write needs to be durable.
         database.execute_batch(
             "PRAGMA journal_mode = MEMORY; PRAGMA synchronous = OFF;
              CREATE TABLE stock (name TEXT PRIMARY KEY, sold INTEGER NOT NULL, token INTEGER NOT NULL)",
@@ -39,7 +39,7 @@ impl Stores {
         Ok(Self { sets: HashMap::new(), guarded: HashMap::new(), versions: 0, database })
     }
 
-    /// Does what the event says, if it is one for a store.
+    /// Applies the event, if it is for a store.
     pub(crate) fn apply(&mut self, event: &Event) -> rusqlite::Result<Outcome> {
         match event {
             Event::Read { name, store, token, .. } => {
@@ -66,8 +66,8 @@ impl Stores {
         }
     }
 
-    /// Registers the token before anything is read. Otherwise a smaller one could still write between this
-    /// reading and the writing that follows it.
+    /// Registers the token before the reading. Otherwise a smaller token could still write between this
+    /// reading and the write that follows it.
     fn read_guarded(&mut self, name: &str, token: u64) -> Outcome {
         let set = self.guarded.entry(name.to_owned()).or_default();
         if token < set.largest {
@@ -106,7 +106,7 @@ impl Stores {
     }
 }
 
-/// Tokens fit into a signed 64-bit integer, which is what SQLite has.
+/// Tokens fit into a signed 64-bit integer, which is SQLite's type.
 fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }

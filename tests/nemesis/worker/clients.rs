@@ -1,4 +1,4 @@
-//! The clients that a worker can be: the right one, and some that are wrong on purpose.
+//! The clients that a worker can be: the right one, and some that are deliberately wrong.
 
 use std::time::Duration;
 
@@ -10,12 +10,12 @@ use super::{Failure, Settings};
 pub(crate) struct ClientSort {
     pub(crate) name: &'static str,
     pub(crate) what: &'static str,
-    /// Whether it keeps what the library promises.
+    /// True if the client keeps the library's promises.
     pub(crate) right: bool,
     build: fn(&Settings) -> Builder,
 }
 
-/// All of them.
+/// All clients.
 pub(crate) const CLIENTS: &[ClientSort] = &[
     ClientSort {
         name: "right",
@@ -49,7 +49,7 @@ pub(crate) const CLIENTS: &[ClientSort] = &[
     },
 ];
 
-/// Shorter than the default, so that calls which reach no majority come back and are tried anew.
+/// Shorter than the default, so that calls that reach no majority return and are repeated.
 const NO_QUORUM_TIMEOUT: Duration = Duration::from_secs(2);
 
 fn right(settings: &Settings) -> Builder {
@@ -74,7 +74,7 @@ pub(crate) fn build(settings: &Settings) -> Result<[Quorlock; 2], Failure> {
     Ok([builder.clone().build()?, builder.local_queue(false).build()?])
 }
 
-/// Declares that nobody holds a lock on the masters, which are new, so that no run waits for their quarantine.
+/// Declares that nobody holds a lock on the new masters, so that the run does not wait for their quarantine.
 pub(crate) fn admit(settings: &Settings, limit: Duration) -> Result<(), Failure> {
     let [locks, _] = build(settings)?;
     let began = std::time::Instant::now();

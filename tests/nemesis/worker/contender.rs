@@ -1,4 +1,4 @@
-//! One thread that takes locks, works under them, and tells the witness of both.
+//! One thread that takes locks, works under them, and reports both to the witness.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -12,10 +12,10 @@ use super::wish::{Wish, told};
 use super::work::{Chooser, Work};
 use super::{Failure, Settings};
 
-/// How often a holder proves that it is inside.
+/// Time between two proofs of a holder that its lock is valid.
 const PROOF: Duration = Duration::from_millis(50);
 
-/// A guard that is not valid any more tells why at once. Generous, for busy machines.
+/// Time limit for an invalid guard to report its cause, which it does at once. Generous, for busy machines.
 const TELLS_WITHIN: Duration = Duration::from_secs(10);
 
 /// One thread of a worker.
@@ -24,18 +24,18 @@ pub(crate) struct Contender {
     witness: Client,
     chooser: Chooser,
     phase: Phase,
-    /// The guards that it has had.
+    /// The number of guards so far.
     guards: u64,
 }
 
-/// A lock that it holds.
+/// A lock that the contender holds.
 struct Inside<'a> {
     guard: u64,
     kind: Kind,
     names: &'a [String],
     token: Option<u64>,
     held: Box<dyn AnyGuard>,
-    /// It is known to be lost, and the witness was told.
+    /// The lock is lost, and the witness knows it.
     lost: bool,
 }
 
@@ -48,7 +48,7 @@ impl Contender {
     ) -> Result<Self, Failure> {
         let witness = Client::connect(&settings.witness, who)
             .map_err(|error| format!("no witness at {}: {error}", settings.witness))?;
-        // Every third thread has no part in the local queue of the others.
+        // Every third thread uses a client without a local queue.
         let locks = if thread % 3 == 2 { unqueued } else { queued };
         Ok(Self {
             locks: locks.clone(),
@@ -59,7 +59,7 @@ impl Contender {
         })
     }
 
-    /// Contends until the witness says that it is over.
+    /// Contends until the witness ends the run.
     pub(crate) fn run(mut self) -> Result<(), Failure> {
         while self.phase != Phase::End {
             self.turn()?;
@@ -101,21 +101,21 @@ impl Contender {
             self.tell(&Event::Leaving { guard })?;
         }
         if !work.drops {
-            // A loss was told where it was found; a majority that cannot be reached is a fault's doing.
+            // A loss was reported where it was found. An unreachable majority is the effect of a fault.
             let _ = inside.held.unlock();
         }
         Ok(())
     }
 
-    /// Reads, works, and writes what was read with one element more. Where others may be inside as well, it reads once more
-    /// instead: all of them would overwrite each other's elements.
+    /// Reads, works, and writes back what was read with one more element. If other holders are allowed meanwhile, it reads
+    /// again instead of writing: the holders would overwrite each other's elements.
     fn work(&mut self, inside: &mut Inside<'_>, work: &Work) -> Result<(), Failure> {
         let base = self.read(inside, work)?;
         let began = Instant::now();
         if let Some(ttl) = work.extends.filter(|_| !inside.lost) {
-            // It may be less than what is left.
+            // The new TTL may be less than the remaining one.
             self.tell(&Event::Shortens { guard: inside.guard })?;
-            // If it fails, the lock is held for as long as before, and `prove` finds out for how long.
+            // If the extension fails, the lock is held for as long as before. `prove` finds out for how long.
             match inside.held.extend(ttl) {
                 Err(error) if error.kind() == ErrorKind::Config => return Err(error.into()),
                 _ => {}
@@ -129,10 +129,10 @@ impl Contender {
         if !inside.kind.class.is_alone() {
             thread::sleep(work.hesitates);
             self.read(inside, work)?;
-            // What it has read is certain if the lock is still valid.
+            // The read counts only if the lock is still valid.
             return self.prove(inside);
         }
-        // A larger token has been there before: this lock is lost.
+        // The store has seen a larger token: this lock is lost.
         let Outcome::Version(base) = base else { return Ok(()) };
         if !work.careless {
             self.prove(inside)?;
@@ -144,7 +144,7 @@ impl Contender {
         self.write(inside, work, base)
     }
 
-    /// Has the witness note that the lock is valid, as its documentation says. Tells of a loss once.
+    /// Has the witness note that the lock is valid, as the witness's documentation says. Reports a loss once.
     fn prove(&mut self, inside: &mut Inside<'_>) -> Result<(), Failure> {
         if inside.lost {
             return Ok(());

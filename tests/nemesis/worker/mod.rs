@@ -1,7 +1,7 @@
-//! A worker: a process whose threads contend for locks, and tell the witness what they do.
+//! A worker: a process whose threads contend for locks, and report to the witness.
 //!
 //! It is set up by environment variables ([`Settings`]), so that it can be a process as well as a container.
-//! A program that includes this has the modules `witness` and `kinds` at its root; the latter is that of `tests/support`.
+//! A program that includes this module has the modules `witness` and `kinds` at its root; the latter is from `tests/support`.
 
 #![allow(
     dead_code,
@@ -23,14 +23,14 @@ pub(crate) use settings::Settings;
 
 use contender::Contender;
 
-/// Whatever ends a worker early.
+/// The reason why a worker ends early.
 pub(crate) type Failure = Box<dyn Error + Send + Sync>;
 
-/// Contends until the witness says that it is over, or until something fails that is no fault of a master's.
+/// Contends until the witness ends the run, or until a failure that no master's fault explains.
 pub(crate) fn run(settings: &Settings) -> Result<(), Failure> {
     end_with_a_panic();
     let clients = clients::build(settings)?;
-    // Unlike those of each earlier start of this worker.
+    // Different from all earlier starts of this worker.
     let start: u32 = rand::random();
     let (ended, endings) = mpsc::channel();
     for thread in 0..settings.threads {
@@ -38,7 +38,7 @@ pub(crate) fn run(settings: &Settings) -> Result<(), Failure> {
         let contender = Contender::connect(settings, thread, &who, &clients)?;
         let ended = ended.clone();
         thread::Builder::new().name(who).spawn(move || {
-            // Nobody hears of it once another contender has failed.
+            // The receiver is gone once another contender has failed.
             let _ = ended.send(contender.run());
         })?;
     }
@@ -47,7 +47,7 @@ pub(crate) fn run(settings: &Settings) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A panic of any thread ends the worker, which fails the run. Without this, the others would go on.
+/// Makes a panic of any thread end the worker, which fails the run. Otherwise, the other threads would go on.
 fn end_with_a_panic() {
     let tell = panic::take_hook();
     panic::set_hook(Box::new(move |info| {

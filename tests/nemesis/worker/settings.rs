@@ -1,4 +1,4 @@
-//! How a worker is set up.
+//! The set-up of a worker.
 
 use std::env;
 use std::str::FromStr;
@@ -15,12 +15,12 @@ pub(crate) struct Settings {
     pub(crate) witness: String,
     /// The URLs of the masters.
     pub(crate) nodes: Vec<String>,
-    /// The name of the client, of the list in `clients`.
+    /// The name of the client in the list of `clients`.
     pub(crate) client: String,
     pub(crate) seed: u64,
-    /// The contenders.
+    /// The number of contenders.
     pub(crate) threads: usize,
-    /// How many names of locks there are for all workers together.
+    /// The number of lock names that all workers share.
     pub(crate) names: usize,
     pub(crate) max_ttl: Duration,
     /// Locks are exclusive, held for a long time, and not renewed, so that a scripted fault meets one holder.
@@ -54,7 +54,7 @@ impl Settings {
         })
     }
 
-    /// The environment variables that say the same.
+    /// The environment variables with these settings.
     pub(crate) fn to_env(&self) -> Vec<(&'static str, String)> {
         vec![
             (WORKER, self.worker.clone()),

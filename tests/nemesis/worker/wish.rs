@@ -1,4 +1,4 @@
-//! What a contender asks for, and how it asks.
+//! The request of a contender for a lock, and the call that makes it.
 
 use std::thread;
 use std::time::Duration;
@@ -13,28 +13,28 @@ use crate::witness::{Class, Kind};
 
 use super::Failure;
 
-/// What a contender asks for.
+/// A contender's request for a lock.
 pub(crate) struct Wish {
     pub(crate) kind: &'static dyn AnyKind,
-    /// In order, and each of them once.
+    /// The names, in order and without duplicates.
     pub(crate) names: Vec<String>,
-    /// The same as they are given to the library: in any order.
+    /// The same names as the library gets them: in any order.
     pub(crate) asked_as: Vec<String>,
     pub(crate) ttl: Duration,
     pub(crate) renewal: Renewal,
     pub(crate) call: Call,
-    /// Of a semaphore: how many of its [`PERMITS`].
+    /// The number of [`PERMITS`] that the contender wants of a semaphore.
     pub(crate) permits: Option<u32>,
-    /// It stands for election: the lock is a term of a leader.
+    /// The contender stands for election: the lock is a term of a leader.
     pub(crate) stands: bool,
-    /// It asks the holders for the lock first.
+    /// The contender first asks the holders to give the lock back.
     pub(crate) asks: bool,
 }
 
-/// How many permits each semaphore has. All that contend for it have to say the same.
+/// The permits of each semaphore. All its contenders must state the same number.
 pub(crate) const PERMITS: u32 = 2;
 
-/// Whether it is the kind of semaphores.
+/// Returns true for the kind of semaphores.
 pub(crate) fn has_permits(kind: &dyn AnyKind) -> bool {
     kind.label() == Permits::label()
 }
@@ -44,13 +44,13 @@ pub(crate) fn is_of_elections(kind: &dyn AnyKind) -> bool {
     kind.label() == Exclusive::label()
 }
 
-/// How it asks.
+/// The way to make the request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Call {
     Lock,
     TryLock,
     TryLockFor(Duration),
-    /// Cancelled after that time.
+    /// A call that is cancelled after that time.
     LockCancellable(Duration),
 }
 
@@ -71,10 +71,10 @@ impl Wish {
         if self.stands { "campaign" } else { self.call.name() }
     }
 
-    /// Makes the call. `None` if another one holds the lock.
+    /// Makes the call. Returns `None` if another contender holds the lock.
     pub(crate) fn take(&self, locks: &Quorlock) -> Result<Option<Box<dyn AnyGuard>>, Error> {
         if self.asks {
-            // An ask that fails is a fault's doing.
+            // A failure to ask is the effect of a fault.
             let _ = locks.mutex(&self.names[0]).ask_to_release("nemesis");
         }
         if self.stands {
@@ -132,7 +132,7 @@ fn cancelled_after(time: Duration) -> Receiver<()> {
     cancelled
 }
 
-/// The kind, as the witness is told.
+/// The kind, as it is reported to the witness.
 pub(crate) fn told(wish: &Wish) -> Result<Kind, Failure> {
     let kind = wish.kind;
     let class = match (wish.permits, kind.hold_class()) {

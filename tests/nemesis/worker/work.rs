@@ -1,4 +1,4 @@
-//! What a contender asks for and does, by chance.
+//! The random requests and work of a contender.
 
 use std::time::Duration;
 
@@ -13,40 +13,40 @@ use crate::witness::Store;
 use super::Settings;
 use super::wish::{Call, PERMITS, Wish, has_permits, is_of_elections};
 
-/// A lock has so many names at most, so that there are others beside it.
+/// The maximum of names per lock. It is lower than the number of names, so that several locks are held at a time.
 const MOST_NAMES: usize = 3;
 
-/// The shortest TTL that the default node timeout allows, which is a fifth of a second: twice that.
+/// The shortest TTL that the default node timeout of 200 ms allows: twice that.
 const SHORTEST_TTL: Duration = Duration::from_millis(400);
 
-/// Chooses by a seed.
+/// Random choices from a seed.
 pub(crate) struct Chooser {
     chance: StdRng,
-    /// Those to choose from. Their locks have the same names, so they exclude each other.
+    /// The kinds to choose from. Their locks have the same names, so they exclude each other.
     kinds: Vec<&'static dyn AnyKind>,
     names: usize,
     max_ttl: Duration,
     long_holds: bool,
 }
 
-/// What a holder does.
+/// The work of one holder.
 #[derive(Clone, Debug)]
 pub(crate) struct Work {
-    /// What it reads at the beginning. At the end it writes it, or reads it again if its lock is shared.
+    /// The store that the holder reads first. At the end it writes the store, or reads it again if its lock is shared.
     pub(crate) store: Store,
-    /// The name, of those that it holds, whose store that is.
+    /// The name that the store belongs to, one of those that the holder has.
     pub(crate) name: String,
-    /// How long it takes.
+    /// Duration of the work.
     pub(crate) takes: Duration,
-    /// It writes without asking its guard. That is safe where the store compares tokens.
+    /// The holder writes without asking its guard. That is safe where the store compares tokens.
     pub(crate) careless: bool,
-    /// Between asking its guard and writing. Tokens are for what happens then.
+    /// Delay between the question to the guard and the write. Tokens exist for what happens in it.
     pub(crate) hesitates: Duration,
-    /// It extends its lock in between, by this TTL.
+    /// The TTL by which the holder extends its lock in between.
     pub(crate) extends: Option<Duration>,
-    /// It gives back by dropping.
+    /// The holder gives the lock back by dropping the guard.
     pub(crate) drops: bool,
-    /// It gives back when somebody asks for the lock.
+    /// The holder gives the lock back when another contender asks for it.
     pub(crate) gives_up: bool,
 }
 
@@ -75,13 +75,13 @@ impl Chooser {
         Duration::from_millis(self.chance.random_range(from..=to))
     }
 
-    /// TTLs of different lengths are side by side, up to the longest that there may be.
+    /// A random TTL up to the longest one, so that TTLs of different lengths meet.
     fn ttl(&mut self) -> Duration {
         let part = [1, 1, 2, 4, 6][self.chance.random_range(0..5)];
         (self.max_ttl / part).max(SHORTEST_TTL)
     }
 
-    /// Different names, in order: at most as many as a lock of the kind may have.
+    /// Random different names in order, at most as many as a lock of the kind may have.
     pub(crate) fn names(&mut self, most: usize) -> Vec<String> {
         let count = self.chance.random_range(1..=most.min(MOST_NAMES).min(self.names));
         let mut chosen = index::sample(&mut self.chance, self.names, count).into_vec();
@@ -96,7 +96,7 @@ impl Chooser {
         asked_as.shuffle(&mut self.chance);
         if self.long_holds {
             let (ttl, renewal) = (self.max_ttl, Renewal::Manual);
-            // All of them, since nobody else is to be inside.
+            // All permits, since no other contender may hold the lock meanwhile.
             let permits = has_permits(kind).then_some(PERMITS);
             let (call, stands, asks) = (Call::Lock, false, false);
             return Wish { kind, names, asked_as, ttl, renewal, call, permits, stands, asks };
@@ -115,7 +115,7 @@ impl Chooser {
         Wish { kind, names, asked_as, ttl, renewal, call, permits, stands, asks }
     }
 
-    /// What a holder of the lock does. It is `short` where everybody has to get a lock soon.
+    /// The work of a holder. It is `short` where every contender must get a lock soon.
     pub(crate) fn work(&mut self, wish: &Wish, has_token: bool, short: bool) -> Work {
         let store = match self.chance.random_range(0..3) {
             0 if has_token => Store::GuardedSet,
@@ -125,7 +125,7 @@ impl Chooser {
         let takes = match self.chance.random_range(0..50) {
             _ if short => self.millis(0, 5),
             _ if self.long_holds => wish.ttl,
-            // Longer than the lock lives without being renewed, or than it was renewed for.
+            // Longer than the lock lives without a renewal, or than its last renewal.
             0 => wish.ttl + wish.ttl / 2,
             1..6 => self.millis(50, 400),
             _ => self.millis(0, 20),
@@ -143,7 +143,7 @@ impl Chooser {
         }
     }
 
-    /// Before the next call.
+    /// The pause before the next call.
     pub(crate) fn pause(&mut self) -> Duration {
         match self.chance(10) {
             true => self.millis(50, 200),

@@ -1,14 +1,14 @@
-//! Which test programs may run side by side.
+//! Rules for the test programs that may run side by side.
 
-/// The kind of work that a test program does most of the time.
+/// The main kind of work of a test program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Class {
-    /// It measures: memory, processor time, or how often something happens in a given time. It runs first.
-    /// Nothing computes meanwhile, and little waits.
+    /// The program measures memory, processor time, or the rate of events. It runs first.
+    /// Meanwhile no program computes, and few wait.
     Measures,
-    /// It waits for servers and for time to pass.
+    /// The program waits for servers and for time to pass.
     Waits,
-    /// It computes. As many run as there are processors, at a low priority, so that those that wait do not wait for it.
+    /// The program computes. One runs per processor, at a low priority, so that waiting programs are not delayed.
     Computes,
 }
 
@@ -22,13 +22,13 @@ impl Class {
     }
 }
 
-/// How a test program runs.
+/// The terms on which a test program runs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms {
     pub(crate) class: Class,
-    /// How many of its tests run at a time.
+    /// The number of its tests that run at a time.
     pub(crate) threads: usize,
-    /// Roughly how many seconds it takes: the longest begins first.
+    /// Its approximate duration in seconds: the longest program begins first.
     pub(crate) seconds: u32,
 }
 
@@ -36,7 +36,7 @@ const fn terms(class: Class, threads: usize, seconds: u32) -> Terms {
     Terms { class, threads, seconds }
 }
 
-/// The programs that are not like most others, which wait for some seconds.
+/// The programs that differ from most others, which wait for some seconds.
 const EXCEPTIONS: &[(&str, Terms)] = &[
     // Memory, threads and processor time.
     ("soak", terms(Class::Measures, 3, 120)),
@@ -45,11 +45,11 @@ const EXCEPTIONS: &[(&str, Terms)] = &[
     ("own_thread", terms(Class::Measures, 1, 5)),
     ("endless_replies", terms(Class::Measures, 2, 15)),
     ("refused_connections", terms(Class::Measures, 1, 5)),
-    // How often callers are served, and how soon.
+    // The rate and the delay at which callers get locks.
     ("nemesis", terms(Class::Measures, 1, 60)),
     ("wake", terms(Class::Measures, 1, 15)),
     ("shared_reads", terms(Class::Measures, 1, 5)),
-    // Two at a time, as many as there are processors.
+    // Two tests at a time, one per processor.
     ("quorlock", terms(Class::Computes, 2, 100)),
     ("documentation", terms(Class::Computes, 2, 5)),
     ("conformance", terms(Class::Waits, 6, 120)),
@@ -63,13 +63,13 @@ const EXCEPTIONS: &[(&str, Terms)] = &[
     ("clock_tolerance", terms(Class::Waits, 2, 40)),
 ];
 
-/// The names of these.
+/// The names of the exceptions.
 #[cfg(test)]
 pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     EXCEPTIONS.iter().map(|(name, _)| *name)
 }
 
-/// The terms of the program with that name. One that is new waits.
+/// The terms of the program with that name. A new program counts as waiting.
 pub(crate) fn of(program: &str) -> Terms {
     let exception = EXCEPTIONS.iter().find(|(name, _)| *name == program);
     exception.map_or(terms(Class::Waits, 2, 10), |(_, terms)| *terms)

@@ -1,4 +1,4 @@
-//! A test program that runs.
+//! A running test program.
 
 use std::env;
 use std::fs::{self, File};
@@ -17,11 +17,11 @@ use crate::reaper::{Folder, Process};
 /// A program that takes longer than this hangs, and is ended.
 const LIMIT: Duration = Duration::from_secs(30 * 60);
 
-/// Where one of these is set, tests take as long as somebody has asked for.
+/// The variables that make tests take longer on request.
 const LONG: [&str; 4] =
     ["QUORLOCK_LONG_TESTS", "QUORLOCK_SIM_SEEDS", "QUORLOCK_SOAK_SECONDS", "QUORLOCK_USED_NAMES"];
 
-/// The niceness of programs that compute. They get a fifth of the others' share of a processor.
+/// The niceness of programs that compute. They get a fifth of the processor share of the others.
 const NICE: &str = "7";
 
 /// A program that was started.
@@ -30,7 +30,7 @@ pub(crate) struct Job {
     process: Process,
     log: PathBuf,
     began: Instant,
-    /// It was ended, since it took too long.
+    /// True if the program was ended because it took too long.
     hung: bool,
 }
 
@@ -39,15 +39,15 @@ pub(crate) struct Report {
     pub(crate) program: Program,
     pub(crate) output: Output,
     pub(crate) took: Duration,
-    /// In seconds, with all processes that it has waited for; not known everywhere.
+    /// Processor time in seconds, including all child processes that the program has waited for. Not available everywhere.
     pub(crate) processor: Option<f64>,
-    /// Why it failed, besides the tests that failed.
+    /// The reason for the failure, if it is not a failed test.
     pub(crate) failure: Option<String>,
 }
 
 impl Job {
-    /// Starts the program with the names of tests to run, and writes what it prints to a file in `logs`. If it
-    /// computes, it leaves the processors to others where `nicely` says so.
+    /// Starts the program with the names of tests to run, and writes its output to a file in `logs`. If `nicely`,
+    /// a program that computes has a low priority.
     pub(crate) fn start(
         program: Program,
         tests: &[String],
@@ -71,7 +71,7 @@ impl Job {
             Runs::Documentation(arguments) => {
                 let mut command = programs::cargo();
                 command.args(["test", "--doc"]).args(arguments).arg("--");
-                // If it is killed, it leaves compiled programs behind, which go with this folder.
+                // A killed program leaves compiled programs behind, which are removed with this folder.
                 command.env("TMPDIR", &**logs);
                 command
             }
@@ -94,7 +94,7 @@ impl Job {
         if self.began.elapsed() > LIMIT && !is_long && !self.hung {
             self.hung = true;
             let group = Pid::from_child(&self.process);
-            // It may have ended by itself just now.
+            // The program may have ended by itself just now.
             let _ = kill_process_group(group, Signal::KILL);
         }
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
@@ -105,7 +105,7 @@ impl Job {
     /// The result of a program that has ended.
     pub(crate) fn report(mut self) -> Result<Report, String> {
         let took = self.began.elapsed();
-        // As long as nobody has waited for it, the kernel knows what it has used.
+        // The kernel keeps the times of a process until its end has been waited for.
         let processor = processor_seconds(self.process.id());
         let status = self.process.wait().map_err(|error| error.to_string())?;
         let text = fs::read(&self.log).unwrap_or_default();
@@ -115,10 +115,10 @@ impl Job {
     }
 }
 
-/// Further arguments of a test program, without those that somebody has given.
+/// Further arguments of a test program, without those that the user has given.
 fn defaults(terms: &Terms, tests: &[String]) -> Vec<String> {
     let all = [
-        // Output of tests that pass is searched for panics of other threads.
+        // The output of successful tests is searched for panics of other threads.
         "--show-output".to_owned(),
         format!("--test-threads={}", terms.threads),
     ];
@@ -126,7 +126,7 @@ fn defaults(terms: &Terms, tests: &[String]) -> Vec<String> {
     all.into_iter().filter(|it| !is_given(it.split('=').next().unwrap_or_default())).collect()
 }
 
-/// Why a program failed, besides the tests that failed.
+/// The reason for a program's failure, apart from failed tests.
 fn failure(status: ExitStatus, output: &Output, hung: bool) -> Option<String> {
     match status.signal() {
         _ if hung => Some(format!("it hangs: ended after {} min", LIMIT.as_secs() / 60)),
@@ -141,7 +141,7 @@ fn failure(status: ExitStatus, output: &Output, hung: bool) -> Option<String> {
 /// `cutime` and `cstime`, fields 14 to 17.
 fn processor_seconds(pid: u32) -> Option<f64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name may have spaces in it. Behind it comes the third field.
+    // The name may contain spaces. The third field follows it.
     let (_, fields) = stat.rsplit_once(')')?;
     let ticks: u64 = fields.split_whitespace().skip(11).take(4).flat_map(str::parse::<u64>).sum();
     Some(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn a_program_fails_with_its_tests_or_for_a_reason() {
-        // As `waitpid` has it: the exit code in the second byte, and a signal in the first one.
+        // As in `waitpid`: the exit code is in the second byte, and a signal in the first one.
         assert_eq!(why(0, GREEN), None);
         assert_eq!(why(101 << 8, RED), None, "the test that failed is named");
         assert!(why(101 << 8, GREEN).is_some());

@@ -1,15 +1,15 @@
-//! Runs all tests of quorlock, many programs side by side: `scripts/test.sh` starts it.
+//! Runs all tests of quorlock, many programs side by side. `scripts/test.sh` starts it.
 //!
-//! `cargo test` runs one test program after the other, and stops at the first one that fails. Most of these tests
-//! wait for servers, so a machine is idle most of that time. This program has cargo build the test programs, starts them
-//! itself ([`classes`] says which may run side by side), and prints what each of them printed. It ends with a table
-//! and with the names of the tests that failed.
+//! `cargo test` runs one test program after the other, and stops at the first failure. Most of these tests
+//! wait for servers, so a machine is idle most of that time. This program makes cargo build the test programs, and starts
+//! them itself ([`classes`] defines which may run side by side). It prints the output of each program, and at the end a table
+//! and the names of the failed tests.
 //!
 //! ```text
 //! scripts/test.sh [--busy] [ARGUMENTS OF CARGO TEST] [-- NAMES OF TESTS]
 //! ```
 //!
-//! `--busy` keeps two processors busy meanwhile: a test is stable only if it passes then as well.
+//! `--busy` keeps two processors busy meanwhile: a stable test passes then as well.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program that reports")]
 
@@ -32,10 +32,10 @@ use reaper::Folder;
 use schedule::Schedule;
 use table::Table;
 
-/// How many processors `--busy` keeps busy.
+/// The number of processors that `--busy` keeps busy.
 const BUSY_LOOPS: usize = 2;
 
-/// Between two looks at the programs that run.
+/// Time between two checks of the running programs.
 const LOOK: Duration = Duration::from_millis(20);
 
 fn main() -> ExitCode {
@@ -52,9 +52,9 @@ fn main() -> ExitCode {
 /// The arguments of this program.
 struct Arguments {
     busy: bool,
-    /// For `cargo test`, which builds.
+    /// Arguments for `cargo test`, which builds.
     cargo: Vec<String>,
-    /// For each test program.
+    /// Arguments for each test program.
     tests: Vec<String>,
 }
 
@@ -67,7 +67,7 @@ impl Arguments {
                 parsed.cargo.last().is_some_and(|last| WITH_VALUE.contains(&last.as_str()));
             match argument.as_str() {
                 "--busy" => parsed.busy = true,
-                // As for cargo, the name of a test.
+                // A plain word is the name of a test, as for cargo.
                 name if !is_value && !name.starts_with('-') => parsed.tests.push(argument),
                 _ => parsed.cargo.push(argument),
             }
@@ -77,7 +77,7 @@ impl Arguments {
     }
 }
 
-/// The arguments of `cargo test` behind which a value comes.
+/// The arguments of `cargo test` that are followed by a value.
 const WITH_VALUE: [&str; 17] = [
     "--package",
     "-p",
@@ -98,7 +98,7 @@ const WITH_VALUE: [&str; 17] = [
     "--manifest-path",
 ];
 
-/// Returns whether all tests passed.
+/// Runs all tests. Returns true if all passed.
 fn run() -> Result<bool, String> {
     let arguments = Arguments::parse(env::args().skip(1));
     if arguments.cargo.iter().any(|argument| argument == "--help" || argument == "-h") {
@@ -132,7 +132,7 @@ fn run_all(programs: Vec<Program>, arguments: &Arguments, table: &mut Table) -> 
     let mut running: Vec<Job> = Vec::new();
     loop {
         while let Some(program) = schedule.next() {
-            // Nothing computes at a low priority beside busy loops: it would hardly get on.
+            // Beside busy loops, a program at a low priority would hardly make progress.
             running.push(Job::start(program, &arguments.tests, &logs, !arguments.busy)?);
         }
         if running.is_empty() {

@@ -1,18 +1,18 @@
-//! The output of a test program, and what its closing lines say.
+//! The output of a test program, and the results in its closing lines.
 
-/// How many lines are told of a test that failed.
+/// Maximum of lines that are shown of a failed test's reason.
 const REASON_LINES: usize = 12;
 
-/// The printed text, and what its closing lines say.
+/// The printed text, and the results in its closing lines.
 #[derive(Debug)]
 pub(crate) struct Output {
     pub(crate) text: String,
-    /// How many tests passed.
+    /// The number of tests that passed.
     pub(crate) passed: usize,
     /// The names of the tests that failed.
     pub(crate) failed: Vec<String>,
     results: usize,
-    /// Panics that no test has reported: of threads of the library, and of processes that a test has started. A test may
+    /// Panics that no test has reported: of the library's threads, and of processes that a test has started. A test may
     /// pass in spite of them.
     pub(crate) panics: Vec<String>,
 }
@@ -29,7 +29,7 @@ impl Output {
         Self { text, passed, failed, results, panics }
     }
 
-    /// The reason for which a test failed, as it has told it; `None` if it has told none.
+    /// The reason for a test's failure, as the test printed it. Returns `None` if it printed none.
     pub(crate) fn reason(&self, test: &str) -> Option<String> {
         let (_, told) = self.text.split_once("\nfailures:\n")?;
         let (_, told) = told.split_once(&format!("\n---- {test} stdout ----\n"))?;
@@ -39,13 +39,13 @@ impl Output {
         (!lines.is_empty()).then(|| lines.join("\n").trim_end().to_owned())
     }
 
-    /// Returns true if the program came to its closing line.
+    /// Returns true if the program reached its closing line.
     pub(crate) fn has_result(&self) -> bool {
         self.results > 0
     }
 }
 
-/// Returns true for the line behind a message of a panic.
+/// Returns true for the line after a panic message.
 fn ends_reason(line: &str) -> bool {
     ["stack backtrace:", "note: run with ", "failures:"].iter().any(|it| line.starts_with(it))
 }
@@ -56,7 +56,7 @@ fn passed(line: &str) -> Option<usize> {
     before.rsplit(' ').next()?.parse().ok()
 }
 
-/// The names below the last line `failures:`; the one before it has what these tests printed.
+/// The names below the last line `failures:`. The `failures:` line before it is followed by the output of these tests.
 fn failed(text: &str) -> Vec<String> {
     let Some((_, list)) = text.rsplit_once("\nfailures:\n") else { return Vec::new() };
     let names = list.lines().skip_while(|line| line.is_empty());
@@ -64,8 +64,8 @@ fn failed(text: &str) -> Vec<String> {
     names.collect()
 }
 
-/// The first lines of panics. What a test itself prints comes at the end, below `---- NAME stdout ----`, and there only
-/// the library's threads count.
+/// The first lines of panics. A test's own output comes at the end, below `---- NAME stdout ----`. Only panics of
+/// the library's threads count there.
 fn panics(text: &str) -> Vec<String> {
     let mut is_told = false;
     let mut panics = Vec::new();

@@ -1,4 +1,4 @@
-//! The test programs: cargo builds them, and says where they are.
+//! The test programs: cargo builds them, and lists their paths.
 
 use std::env;
 use std::ffi::OsStr;
@@ -10,20 +10,20 @@ use serde_json::Value;
 /// One test program.
 #[derive(Clone, Debug)]
 pub(crate) struct Program {
-    /// The name of the file in `tests/`, or that of the library, the program or the example whose tests it has.
+    /// The file in `tests/`, or the library, program or example that has the tests.
     pub(crate) name: String,
     pub(crate) runs: Runs,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) enum Runs {
-    /// With the folder of its package, in which cargo would run it.
+    /// With the package's folder, in which cargo would run the program.
     Executable { path: PathBuf, folder: PathBuf },
-    /// Tests of the documentation, which cargo runs. With the arguments for it.
+    /// Tests of the documentation, which cargo runs with these arguments.
     Documentation(Vec<String>),
 }
 
-/// Arguments of cargo that choose among test programs: with one of these the documentation is tested only if it is
+/// Arguments of cargo that choose among test programs. With one of these the documentation is tested only if it is
 /// named.
 const CHOICES: [&str; 10] = [
     "--lib",
@@ -57,13 +57,13 @@ pub(crate) fn build(arguments: &[String]) -> Result<Vec<Program>, String> {
     Ok(programs)
 }
 
-/// A command of cargo, by the cargo that runs this program.
+/// A command of the cargo that runs this program.
 pub(crate) fn cargo() -> Command {
     command(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }
 
-/// A command without the variables that cargo has set for this program. Build scripts would run again for each of them
-/// that differs.
+/// A command without the variables that cargo has set for this program. A change in each of them would make build
+/// scripts run again.
 pub(crate) fn command(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
     for (name, _) in env::vars_os() {
@@ -87,7 +87,7 @@ fn executables(arguments: &[String]) -> Result<Vec<Program>, String> {
     Ok(messages.lines().filter_map(program).collect())
 }
 
-/// The test program that a message of cargo is about.
+/// The test program in a message of cargo.
 fn program(message: &str) -> Option<Program> {
     let message: Value = serde_json::from_str(message).ok()?;
     let is_test = message["profile"]["test"] == Value::Bool(true);

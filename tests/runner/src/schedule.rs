@@ -1,18 +1,18 @@
-//! Which program starts next.
+//! The choice of the next program to start.
 
 use std::cmp::Reverse;
 
 use crate::classes::{self, Class, Terms};
 use crate::programs::Program;
 
-/// How many tests that wait run at a time. More than these keep two processors busy.
+/// Maximum of waiting tests that run at a time. More than these keep two processors busy.
 const WAITING: usize = 14;
 
-/// How many tests run at a time while some of them measure, and how many of these do.
+/// Maximum of all tests at a time while some of them measure, and maximum of the measuring ones.
 const BESIDE_MEASURING: usize = 9;
 const MEASURING: usize = 5;
 
-/// The programs that have not started, and how many tests may run at a time.
+/// The programs that have not started, and the limits for tests that run at a time.
 pub(crate) struct Schedule {
     /// By class, the longest of each first.
     left: Vec<(Terms, Program)>,
@@ -31,7 +31,7 @@ impl Schedule {
         Self { left, waiting: 0, computing: 0, measuring: 0 }
     }
 
-    /// A program that may start now.
+    /// A program that may start now, if any.
     pub(crate) fn next(&mut self) -> Option<Program> {
         let at = self.left.iter().position(|(terms, _)| self.may_start(terms))?;
         let (terms, program) = self.left.remove(at);
@@ -39,12 +39,12 @@ impl Schedule {
         Some(program)
     }
 
-    /// The programs that have not started. There are none where all others have ended.
+    /// The programs that have not started. None are left once all others have ended.
     pub(crate) fn left(&self) -> Vec<&str> {
         self.left.iter().map(|(_, program)| program.name.as_str()).collect()
     }
 
-    /// A program that [`next`](Self::next) has returned has ended.
+    /// Notes the end of a program that [`next`](Self::next) has returned.
     pub(crate) fn has_ended(&mut self, program: &Program) {
         let terms = classes::of(&program.name);
         *self.of(terms.class) -= terms.threads;

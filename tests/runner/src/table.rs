@@ -19,17 +19,17 @@ pub(crate) struct Table {
     began: Instant,
     built: Duration,
     rows: Vec<Row>,
-    /// Names of failed tests with what they told, and other reasons, each behind the name of its program.
+    /// Names of failed tests with their reasons, and other failures. Each begins with the name of its program.
     failures: Vec<String>,
 }
 
 impl Table {
-    /// The programs were built in that time, and begin now.
+    /// Begins a table. The programs were built in the time `built`, and start now.
     pub(crate) fn new(built: Duration) -> Self {
         Self { began: Instant::now(), built, rows: Vec::new(), failures: Vec::new() }
     }
 
-    /// Prints what a program has printed, and keeps its line for the end.
+    /// Prints the output of a program, and keeps its line for the end.
     pub(crate) fn add(&mut self, report: Report) {
         let name = report.program.name;
         println!("\n     Running {name}\n{}", report.output.text.trim_end());
@@ -50,7 +50,7 @@ impl Table {
         });
     }
 
-    /// Prints the table and the names of what failed. Returns whether nothing failed.
+    /// Prints the table and the names of the failures. Returns true if nothing failed.
     pub(crate) fn end(mut self) -> bool {
         self.rows.sort_by_key(|row| std::cmp::Reverse(row.took));
         println!(

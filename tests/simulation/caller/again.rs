@@ -1,5 +1,5 @@
-//! A caller takes again the lock that it holds, where the kind lets it, or shares it from then on. It does so on the way that
-//! all calls go.
+//! Re-entry and downgrades: a caller takes its lock again, if the kind allows it, or shares it from then on. It uses
+//! the path of all calls.
 
 use super::Caller;
 use super::driving::Around;
@@ -13,8 +13,8 @@ use crate::simulation::held::Hold;
 use crate::simulation::lock_id::LockId;
 
 impl Caller {
-    /// By chance the caller takes its lock again, gives a hold back, shares what it has for itself alone, or has its first hold
-    /// become a further one, which is given back later.
+    /// By chance, the caller takes its lock again, gives a hold back, or downgrades an exclusive hold. It may also
+    /// swap its first hold with a further one, which is given back later.
     pub(super) fn perhaps_again(
         client: &mut Client,
         index: usize,
@@ -53,7 +53,7 @@ impl Caller {
         let is_lost = held.lock.borrow_mut().loss(now).is_some();
         let valid_until = held.lock.borrow().valid_until();
         let patience = cx.net.chance.pick(&[Patience::Once, Patience::Forever]);
-        // Other terms than those of the lease, which stays as it is.
+        // The terms differ from those of the lease, which must stay as it is.
         let ttl = held.claim.terms.ttl / 2;
         let terms = Terms { ttl, renewed: false, max_hold: Some(ttl), ..held.claim.terms };
         let lock = held.claim.lock.any_of_group(&mut cx.net.chance);
@@ -71,7 +71,7 @@ impl Caller {
         client.callers[index].again.extend(taken);
     }
 
-    /// The call, which ends at once.
+    /// Makes the call, which ends at once.
     fn call_again(
         client: &mut Client,
         index: usize,

@@ -1,4 +1,4 @@
-//! A call that wants a lock: how it begins, and how it ends.
+//! A call that wants a lock: its beginning and its end.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ use crate::simulation::setup::{Habit, LONGEST_KEPT};
 use crate::simulation::subscriptions::Waiter;
 use crate::simulation::worker::Outgoing;
 
-/// A call that wants a lock, and what its driver has in its hands.
+/// A call that wants a lock, with the state of its driver.
 pub(in super::super) struct Call {
     pub(super) acquire: Acquire<Claim>,
     pub(super) patience: Patience,
@@ -30,9 +30,9 @@ pub(in super::super) struct Call {
     pub(super) terms: Terms,
     /// Its place in the local queue.
     pub(super) ticket: QueueTicket,
-    /// When it gives up, whatever it is waiting for.
+    /// Time at which it gives up, whatever it is waiting for.
     pub(super) cancelled_at: Option<Time>,
-    /// What is heard of releases, once it waits for them.
+    /// Its subscription to releases, once it waits for them.
     pub(super) waiting: Option<Waiter>,
     /// The lock that was handed over, or that the caller has joined.
     pub(super) handed_over: Option<Hold>,
@@ -40,27 +40,28 @@ pub(in super::super) struct Call {
     pub(super) last: Option<Rc<FanOut<Attempt>>>,
     pub(super) confirmation: Option<Rc<FanOut<Confirmation>>>,
     pub(super) began: Duration,
-    /// All attempts, and those after a full pause.
+    /// Numbers of all attempts, and of those after a full pause.
     pub(super) asked: u32,
     pub(super) attempts: u32,
-    /// The pause before the next attempt is a full one.
+    /// True if the pause before the next attempt is a full one.
     pub(super) pauses: bool,
-    /// An attempt has failed just now, and whether it has reached the nodes.
+    /// Set if an attempt has just failed: true if it has reached the nodes.
     pub(super) failed: Option<bool>,
-    /// It has waited in the local queue since its last attempt.
+    /// True if it has waited in the local queue since its last attempt.
     pub(super) waited: bool,
     pub(super) waits_since: Duration,
-    /// When the nodes have settled an attempt last.
+    /// Last time at which the nodes settled an attempt.
     pub(super) reached: Duration,
-    /// The same, or one node that was asked alone has refused it last. An outage counts from there: several such attempts may follow
-    /// each other, each with a pause behind it. Once an attempt has not reached the nodes, all of them are asked.
+    /// As `reached`, but a refusal by one node that was asked alone counts, too. An outage is measured from this
+    /// time: several such attempts may follow each other, each with a pause behind it. Once an attempt has not
+    /// reached the nodes, all of them are asked.
     pub(super) refused: Duration,
-    /// An attempt has not reached the nodes, and none has since.
+    /// True if an attempt has not reached the nodes, and none has since.
     pub(super) is_unreached: bool,
 }
 
 impl Call {
-    /// From now on it hears of releases; how many others wait elsewhere.
+    /// Subscribes it to releases from now on. Returns the number of others that wait in other processes.
     pub(super) fn wait(
         &mut self,
         client: &mut Client,
@@ -74,12 +75,12 @@ impl Call {
         client.others(cx, self.lock)
     }
 
-    /// As what that caller stands in the queue of a fair lock.
+    /// The text under which that caller stands in the queue of a fair lock.
     fn queued_text(&self, cx: &Cx<'_>, caller: u64) -> String {
         self.lock.kind().queued_text(label(cx.client), u128::from(caller) << 64)
     }
 
-    /// Has the nodes take that caller out of their queues.
+    /// Makes the nodes take that caller out of their queues.
     pub(super) fn leave_queue(
         &self,
         client: &mut Client,
@@ -93,7 +94,7 @@ impl Call {
         }
     }
 
-    /// Has nodes take back the reservations of that priority, all but those that have granted the lock.
+    /// Makes nodes take back the reservations of that priority. Nodes that have granted the lock are left out.
     pub(super) fn withdraw(
         &self,
         client: &mut Client,
@@ -133,13 +134,13 @@ impl Call {
         }
     }
 
-    /// How long it has waited so far.
+    /// Reports the length of its wait so far to the checkers.
     pub(super) fn check_wait(&self, cx: &mut Cx<'_>, index: usize) {
         let (now, caller) = (cx.net.now, (cx.client, index));
         cx.net.checks.waits(caller, self.lock, self.began, now);
     }
 
-    /// It waits for nothing any more.
+    /// Stops waiting for releases, and leaves the local queue.
     pub(in super::super) fn leave(&mut self, client: &mut Client, cx: &mut Cx<'_>) {
         if let Some(waiter) = self.waiting.take() {
             Client::stop_waiting(cx, &waiter);
@@ -183,7 +184,7 @@ impl Caller {
                 };
                 let renewed = !chance.one_in(3);
                 let of = if rolling { 1 } else { cx.settings.names };
-                // A checker of two clients knows of one holder at a time.
+                // The checker for two clients knows of one holder at a time.
                 let (pair, only) = (cx.net.pair, cx.settings.kind);
                 let kinds = |kind: &Kind| {
                     let fits = !pair || kind.hold_class == HoldClass::Exclusive;
@@ -197,7 +198,7 @@ impl Caller {
             patience,
             backoff: cx.settings.backoff,
             no_quorum_timeout: cx.settings.no_quorum_timeout,
-            // A client that may fall back hears the first node of the configuration in any case.
+            // A client that may fall back needs the first configured node's answer in any case, so it begins with no other node.
             ordered: cx.settings.fall_back_after.is_none(),
             waiting: lock.kind().waiting(&lock.names(), permits),
         };
@@ -256,7 +257,7 @@ impl Caller {
         Self::start_call(client, index, cx, call);
     }
 
-    /// How many permits of a semaphore it wants: in the end all of them, so that none is missing.
+    /// Number of permits of a semaphore that it wants: in the end all of them, to find out if one is missing.
     fn permits(cx: &mut Cx<'_>, lock: LockId) -> Option<PermitsWanted> {
         lock.kind().permits()?;
         if cx.phase == Phase::Probing {
@@ -272,7 +273,7 @@ impl Caller {
         Some(PermitsWanted { count, of })
     }
 
-    /// How long the nodes are to keep the lock at least.
+    /// Shortest time for which the nodes are to keep the lock.
     fn min_hold(cx: &mut Cx<'_>, rolling: bool) -> Option<Duration> {
         let habit = cx.settings.habit;
         if cx.phase != Phase::Working || habit != Habit::Anything || rolling || cx.net.pair {
@@ -283,12 +284,12 @@ impl Caller {
         Some(cx.settings.ttl.mul_f64(share))
     }
 
-    /// Whether a node is in a state for whose sake no lock may be taken anywhere.
+    /// Returns true if a node is in a state that forbids taking any lock.
     pub(super) fn disagrees(cx: &Cx<'_>) -> bool {
         cx.shared.admission.borrow().conflict().is_some()
     }
 
-    /// Tells a caller that its client is configured in another way than others.
+    /// Tells a caller that its client is configured differently from others.
     pub(super) fn refused(client: &mut Client, index: usize, cx: &mut Cx<'_>) {
         let (who, now) = (cx.client, cx.net.now);
         cx.net.tell(|| format!("client {who}, caller {index}: Config"));
@@ -342,7 +343,7 @@ impl Caller {
             None => Self::rest(client, index, cx),
             Some(hold) => {
                 match cx.phase {
-                    // All want each kind in turn, so that others may come first, and readers come together.
+                    // All callers want each kind in turn, so that others may come first, and readers come together.
                     Phase::Probing => cx.net.checks.served_in_the_end(who, call.lock, now),
                     Phase::Working | Phase::Draining => {
                         cx.net.checks.served(who, call.lock, waits_since, now);

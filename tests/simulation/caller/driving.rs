@@ -1,5 +1,5 @@
-//! Carries one call that wants a lock, as `src/runtime/call.rs` does on a thread: what `core::Acquire` decides is
-//! done here, and what happens is told to it.
+//! Drives one call that wants a lock, as `src/runtime/call.rs` does on a thread: carries out the actions of
+//! `core::Acquire`, and reports events to it.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -21,10 +21,10 @@ use crate::simulation::held::{Held, Hold};
 use crate::simulation::lock_id::LockId;
 use crate::simulation::subscriptions::Waiter;
 
-/// How long until a caller looks again whether the nodes' clocks are known, which nobody tells here.
+/// Interval at which a caller checks if the nodes' clocks are known. In the simulator no event reports that.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
-/// A call's place among the threads of its client.
+/// A call's surroundings among the threads of its client.
 pub(super) struct Around<'a, 'b> {
     client: &'a Client,
     cx: &'a mut Cx<'b>,
@@ -34,7 +34,7 @@ pub(super) struct Around<'a, 'b> {
 }
 
 impl<'a, 'b> Around<'a, 'b> {
-    /// Of a call that has asked nobody.
+    /// The surroundings of a call that has not asked any node.
     pub(super) fn new(client: &'a Client, cx: &'a mut Cx<'b>, lock: LockId) -> Self {
         Self { client, cx, lock, waiting: &None, last: &None }
     }
@@ -106,7 +106,7 @@ impl Surroundings for Around<'_, '_> {
         self.cx.shared.quorum_health()
     }
 
-    /// No node of the network is busy or loads its data.
+    /// Always false: no simulated node is busy or loads its data.
     fn first_says_no(&self) -> bool {
         false
     }
@@ -133,17 +133,17 @@ impl Call {
         event(acquire, &mut Around { client, cx, lock: *lock, waiting, last })
     }
 
-    /// What is heard of releases ends the wait.
+    /// Returns true if news of releases ends its wait.
     pub(super) fn heeds_releases(&self) -> bool {
         self.acquire.waits_for() == WaitsFor::Releases
     }
 
-    /// It waits in the local queue behind others of its client.
+    /// Returns true if it waits in the local queue behind others of its client.
     pub(super) fn waits_in_queue(&self) -> bool {
         self.acquire.waits_for() == WaitsFor::Queue
     }
 
-    /// Ends with its client, and gives back what it has on the nodes.
+    /// Ends the call with its client, and gives back what it has on the nodes.
     pub(in super::super) fn close(mut self, client: &mut Client, cx: &mut Cx<'_>) {
         self.acquire.handle_stop(Stop::Closed);
         while let Some(action) = self.acquire.poll_action() {
@@ -163,17 +163,17 @@ impl Call {
 }
 
 impl Caller {
-    /// The call begins.
+    /// Begins the call.
     pub(super) fn start_call(client: &mut Client, index: usize, cx: &mut Cx<'_>, mut call: Call) {
         call.tell(client, cx, |acquire, around| acquire.start(around));
         Self::carry(client, index, cx, call);
     }
 
-    /// Its time has come, or what it waits for.
+    /// Continues the call: its time has come, or the event that it waits for.
     pub(super) fn happened(client: &mut Client, index: usize, cx: &mut Cx<'_>, mut call: Call) {
         let now = cx.now();
         let waits_for = call.acquire.waits_for();
-        // At its time, or at the very instant at which something wakes it in the queue.
+        // Cancelled at its time, or at the very instant at which something wakes it in the queue.
         let in_queue = waits_for == WaitsFor::Queue;
         if let Some(at) = call.cancelled_at
             && (at <= now || in_queue && cx.net.chance.one_in(8))
@@ -234,7 +234,7 @@ impl Caller {
     fn releases_told(client: &Client, cx: &mut Cx<'_>, call: &mut Call) {
         let waiter = call.waiting.as_ref();
         let reason = waiter.and_then(|waiter| waiter.with(cx, |heard| heard.wake_reason())?);
-        // A caller that was refused by one node alone goes by that one's word.
+        // A caller that one node alone has refused relies on that node's message.
         let by_one = |last: &Rc<FanOut<Attempt>>| last.with(|last| last.preferred().is_some());
         if reason == Some(WakeReason::Released) && !call.last.as_ref().is_some_and(by_one) {
             cx.net.woken(cx.client, call.lock);
@@ -243,7 +243,7 @@ impl Caller {
         call.tell(client, cx, |acquire, around| acquire.handle_releases(around));
     }
 
-    /// Does what the machine decides, until it waits for something.
+    /// Carries out the machine's actions until it waits for something.
     fn carry(client: &mut Client, index: usize, cx: &mut Cx<'_>, mut call: Call) {
         while let Some(action) = call.acquire.poll_action() {
             match action {
@@ -340,7 +340,7 @@ impl Caller {
         Self::await_event(client, index, cx, call);
     }
 
-    /// Until the machine is to be told of something.
+    /// Waits until the machine must be told of something.
     fn await_event(client: &mut Client, index: usize, cx: &mut Cx<'_>, mut call: Call) {
         let now = cx.now();
         let mut at = call.acquire.poll_timeout().expect("the machine waits for something");
@@ -371,7 +371,7 @@ impl Caller {
         let caller = &mut client.callers[index];
         caller.doing = Doing::Calling(Box::new(call));
         match waits_for {
-            // What comes of the requests is told under the epoch in which they were sent.
+            // Answers wake the caller under the epoch in which the requests were sent.
             WaitsFor::Clocks | WaitsFor::Verdict | WaitsFor::Confirmation | WaitsFor::Answers => {
                 let note = caller.note();
                 cx.remind(at, note);
@@ -391,7 +391,7 @@ impl Caller {
         let now = cx.now();
         claim.number = grant.number;
         claim.granted_at = cx.net.now;
-        // Its time for an answer is over, or the way to it has failed since it was asked.
+        // True if the first node's time for an answer is over, or if the way to it has failed since it was asked.
         let answer_by = claim.attempt.with(|attempt| attempt.answer_by());
         let tried = now >= answer_by || cx.net.link(cx.client, 0).failed_at >= claim.began;
         claim.without_first = tried && !claim.attempt.reached_first.get();
@@ -419,7 +419,7 @@ impl Caller {
         Self::finish(client, index, cx, call, what, None, Some(hold));
     }
 
-    /// Wakes those of the callers that wait for what is told of releases.
+    /// Wakes that caller, if it waits for news of releases.
     pub(in super::super) fn wake_listening(client: &Client, cx: &mut Cx<'_>, caller: usize) {
         if let Some(caller) = client.callers.get(caller)
             && let Doing::Calling(call) = &caller.doing
@@ -431,7 +431,7 @@ impl Caller {
 }
 
 impl Call {
-    /// An attempt has come to nothing.
+    /// Handles a failed attempt.
     fn failed(&mut self, client: &mut Client, cx: &mut Cx<'_>, failed: Failed) {
         let Failed { conclusion, quorum, started } = failed;
         let now = cx.now();
@@ -444,7 +444,7 @@ impl Call {
             Some(Conclusion::NotAdmitted) => {
                 cx.shared.admission.borrow().ready_in(now, set_time).is_some()
             }
-            // The refusal of one node that was asked alone says nothing of the others.
+            // A refusal by one node that was asked alone says nothing about the others.
             Some(Conclusion::Held { .. }) => quorum != Quorum::Untold,
             _ => quorum == Quorum::Reached,
         };

@@ -1,4 +1,4 @@
-//! What a caller does with a lock that it has: it works, extends it, and gives it back.
+//! The use that a caller makes of its lock: it works, extends the lock, and gives it back.
 
 use std::time::Duration;
 
@@ -10,26 +10,26 @@ use crate::simulation::checkers::unlocked;
 use crate::simulation::client::{Client, Cx, Note, Phase};
 use crate::simulation::held::{Ending, Held, Hold, Prolonging};
 
-/// A lock that its holder gives back, and what was known of it when that began.
+/// A lock that its holder is giving back, with its state when that began.
 pub(super) struct Unlock {
     ending: Ending,
-    /// Until when it was valid.
+    /// End of its validity.
     valid_until: Time,
-    /// Its keys had been deleted.
+    /// True if its keys had been deleted.
     gone: bool,
 }
 
-/// What it does with the lock.
+/// The use that a caller makes of a lock.
 #[derive(Clone, Copy)]
 pub(super) struct Use {
     pub(super) until: Time,
-    /// Asks for so much more, once.
+    /// Time that it asks for in one extension.
     pub(super) extend: Option<Duration>,
     pub(super) unlock: bool,
 }
 
 impl Caller {
-    /// What to do with the lock.
+    /// Chooses the use of the lock.
     pub(super) fn usage(index: usize, cx: &mut Cx<'_>, held: &Held) -> Use {
         let now = cx.now();
         let Cx { net, settings, phase, client, .. } = cx;
@@ -47,12 +47,12 @@ impl Caller {
         if settings.rolling && *client == 0 && index == 0 {
             return Use { until: now.after(hour), extend: None, unlock };
         }
-        // No shorter ones are allowed.
+        // Shorter extensions are not allowed.
         let shortest = settings.clock_tolerance.max(settings.node_timeout / 2) * 4;
         let asks = |share| ttl.mul_f64(share).max(shortest).min(settings.max_ttl);
         let extend = chance.one_in(4).then(|| asks(chance.pick(&[0.5, 1.0, 4.0, 4.0])));
         let until = match chance.below(4) {
-            // Who is told of the end when it comes.
+            // This holder is told of the end when it comes.
             0 if !held.terms.get().renewed => now.after(hour),
             0 | 1 if extend.is_none() => now.after(chance.ms(0..50)),
             0 | 1 => now.after(ttl * 6),
@@ -67,7 +67,7 @@ impl Caller {
             let part = cx.net.chance.share();
             now.after(usage.until.since(now).mul_f64(part))
         } else {
-            // Who works on for long looks now and then whether the lock is still there.
+            // A holder that works for long checks now and then that the lock is still there.
             usage.until.min(now.after(cx.settings.ttl / 4))
         };
         let caller = &mut client.callers[index];
@@ -75,7 +75,7 @@ impl Caller {
         caller.remind(cx, until);
     }
 
-    /// It has used the lock for a while.
+    /// Continues after a time of use.
     pub(super) fn used(
         client: &mut Client,
         index: usize,
@@ -94,7 +94,7 @@ impl Caller {
         }
         Self::perhaps_again(client, index, cx, &mut hold);
         if hold.held.lock.borrow_mut().loss(now).is_some() {
-            // Dropping the guard of a lost lock.
+            // The guard of a lost lock is dropped.
             return Self::give_back(client, index, cx, &hold);
         }
         if let Some(ttl) = usage.extend.take() {
@@ -110,7 +110,7 @@ impl Caller {
         }
     }
 
-    /// Carries the extension on that it has asked for.
+    /// Carries on the extension that the holder has asked for.
     pub(super) fn extend(
         client: &mut Client,
         index: usize,
@@ -128,7 +128,7 @@ impl Caller {
             held.wanted.set(held.wanted.get().max(wanted));
         }
         if held.has_one_holder() {
-            // It may have asked for less, which it got at once.
+            // The holder may have asked for less, which takes effect at once.
             held.promised.set(held.lock.borrow().valid_until());
         }
         if prolonged.is_none() {
@@ -140,7 +140,7 @@ impl Caller {
         Self::hold(client, index, cx, hold, usage);
     }
 
-    /// The guard is dropped.
+    /// Drops the guard.
     fn give_back(client: &mut Client, index: usize, cx: &mut Cx<'_>, hold: &Hold) {
         if hold.drop_guard(client, cx) {
             Self::tell_end(index, cx, &hold.held, "dropped");
@@ -148,7 +148,7 @@ impl Caller {
         Self::rest(client, index, cx);
     }
 
-    /// The guard is unlocked, which waits for a majority.
+    /// Unlocks the guard, which waits for a majority.
     fn unlock(client: &mut Client, index: usize, cx: &mut Cx<'_>, hold: &Hold) {
         let held = &hold.held;
         let (valid_until, gone) = (held.lock.borrow().valid_until(), held.is_gone(cx));
@@ -157,7 +157,7 @@ impl Caller {
         Self::carry_out(client, index, cx, Unlock { ending, valid_until, gone }, note);
     }
 
-    /// The answers to the release have come, or their time is over.
+    /// Handles the answers to the release, once they have come or their time is over.
     pub(super) fn unlocked(client: &mut Client, index: usize, cx: &mut Cx<'_>, mut unlock: Unlock) {
         let Unlock { ending, valid_until, gone } = &mut unlock;
         if let Some(release) = &ending.release {

@@ -1,12 +1,12 @@
-//! A thread takes again what it holds: at once, with the same token, on the same lease. It never takes a lost lock, and never
-//! has for itself alone what it shares.
+//! Re-entry takes effect at once, with the same token, on the same lease. A thread never takes a lost lock again, and
+//! never turns a shared hold into an exclusive one.
 
-/// What came of a call for a lock that its thread holds.
+/// Outcome of a call for a lock that its thread holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum Again {
     Taken,
     Lost,
-    /// The call is refused, for the thread would wait for itself.
+    /// The call is refused, because the thread would wait for itself.
     Refused,
     /// The nodes are not one set of ours.
     Disagree,
@@ -14,8 +14,8 @@ pub(in super::super) enum Again {
     Waits,
 }
 
-/// What is wrong with that. `upgrades`: the thread shares the lock, and wants it for itself alone. `is_lost`: the lock was lost
-/// before. `same_token`: what was taken has the token of the first hold.
+/// Returns a violation in that outcome, if there is one. `upgrades`: the thread shares the lock, and wants it for
+/// itself alone. `is_lost`: the lock was lost before. `same_token`: the new hold has the token of the first one.
 /// `same_end`: the lease is valid for as long as before.
 pub(in super::super) fn taken_again(
     what: Again,

@@ -12,9 +12,9 @@ use crate::simulation::lock_id::LockId;
 #[derive(Default)]
 pub(super) struct Exclusion {
     leases: BTreeMap<u64, Lease>,
-    /// Until when each owner's lock was valid by its own word.
+    /// End of each owner's validity, as its lock claimed it last.
     ends: BTreeMap<Vec<u8>, Duration>,
-    /// Until when the first node would keep each owner's key, as it was set there last.
+    /// End of each owner's key on the first node, as it was set there last.
     on_first_until: BTreeMap<Vec<u8>, Duration>,
     /// The owners from which an operator takes their locks.
     forced: BTreeSet<Vec<u8>>,
@@ -27,17 +27,17 @@ struct Lease {
     watched: bool,
     until: Duration,
     began: Duration,
-    /// It rests on the first node alone.
+    /// True if it rests on the first node alone.
     on_first: bool,
-    /// The first node could not be reached when it was granted.
+    /// True if the first node could not be reached when it was granted.
     without_first: bool,
 }
 
 impl Exclusion {
-    /// What a lock says of itself; what is wrong with it.
+    /// Takes in the lease that a lock claims. Returns a violation in it, if there is one.
     ///
-    /// A lease changes only when its client does something, and then it comes here: so two that are
-    /// valid at one instant are seen when the second one begins, or is revived. One that has not changed is not compared.
+    /// A lease changes only when its client acts, and each change comes to this function. So two leases that are
+    /// valid at one instant are found when the second one begins or is revived. An unchanged lease is not compared.
     pub(super) fn lease(
         &mut self,
         lock: u64,
@@ -111,7 +111,7 @@ impl Exclusion {
         })
     }
 
-    /// Whether more permits of a semaphore are held than it has, whatever slots they are.
+    /// Returns a violation if more permits of a semaphore are held than it has, in whatever slots.
     fn too_many(&self, claim: &Claim, now: Duration) -> Option<String> {
         let (semaphore, _, of) = claim.held_as().permits_held()?;
         let valid = |lease: &&Lease| lease.until > now && !self.is_forced(&lease.owner);
@@ -125,21 +125,21 @@ impl Exclusion {
         (count > most).then(|| format!("{count} permits of {semaphore} are held, which has {most}"))
     }
 
-    /// An operator takes its locks from that owner.
+    /// Notes that an operator takes its locks from that owner.
     pub(super) fn is_being_forced(&mut self, owner: &[u8]) {
         self.forced.extend(forms_of(owner).iter().map(|owner| who(owner).to_vec()));
     }
 
-    /// Whether that was so.
+    /// Returns true if an operator takes its locks from that owner.
     pub(super) fn is_forced(&self, owner: &str) -> bool {
         self.forced.contains(who(owner.as_bytes()))
     }
 
-    /// Whether nobody has promised that these two do not live side by side: one rests on the first node
-    /// alone and the other one on a majority, and that node was out of the other one's reach.
+    /// Returns true if these two may be valid side by side: one rests on the first node alone, the other one on a
+    /// majority, and the client of the other one could not reach the first node.
     ///
-    /// It was so when a majority granted the later one: the way there failed, or no answer came in time. Or the key of the earlier one has run out on the
-    /// first node, where it was not renewed, before somebody fell back to that node.
+    /// If the majority's lease is the later one, the way to the first node had failed at its grant, or no answer came in time.
+    /// If it is the earlier one, its key had run out on the first node, unrenewed, before somebody fell back to that node.
     fn is_fallbacks_price(&self, one: &Lease, other: &Lease) -> bool {
         let (alone, by_majority) = match (one.on_first, other.on_first) {
             (true, false) => (one, other),
@@ -153,17 +153,17 @@ impl Exclusion {
         until.is_none_or(|until| *until <= alone.began)
     }
 
-    /// The first node has the key of that owner, and keeps it until then.
+    /// Notes that the first node keeps the key of that owner until then.
     pub(super) fn is_on_first(&mut self, owner: &[u8], until: Duration) {
         self.on_first_until.insert(who(owner).to_vec(), until);
     }
 
-    /// Whether the lease of that owner rests on the first node alone.
+    /// Returns true if the lease of that owner rests on the first node alone.
     pub(super) fn rests_on_first(&self, owner: &str) -> bool {
         self.lease_of_owner(owner).is_some_and(|lease| lease.on_first)
     }
 
-    /// The lock and the end of the lease that this owner has.
+    /// Returns the lock of this owner, and the end of its lease.
     pub(super) fn lease_of(&self, owner: &str) -> Option<(LockId, Duration)> {
         let lease = self.lease_of_owner(owner)?;
         Some((lease.lock, lease.until))
@@ -174,18 +174,18 @@ impl Exclusion {
         self.leases.values().find(|lease| who(lease.owner.as_bytes()) == owner)
     }
 
-    /// The locks of that name, and whether the nodes are asked for them again and again.
+    /// Returns the locks of that name. Each comes with true if the nodes are asked for it again and again.
     pub(super) fn locks_of(&self, name: usize) -> Vec<(u64, bool)> {
         let of_name = self.leases.iter().filter(|(_, lease)| lease.lock.has(name));
         of_name.map(|(lock, lease)| (*lock, lease.watched)).collect()
     }
 
-    /// Until when that owner's lock was valid, by what it said last.
+    /// Returns the end of that owner's validity, as its lock claimed it last.
     pub(super) fn ended_at(&self, owner: &[u8]) -> Option<Duration> {
         self.ends.get(who(owner)).copied()
     }
 
-    /// Until when a lease says that it is valid.
+    /// Returns the end of validity that a lease claims.
     pub(super) fn until(&self, lock: u64) -> Option<Duration> {
         Some(self.leases.get(&lock)?.until)
     }
@@ -195,7 +195,7 @@ impl Exclusion {
     }
 }
 
-/// What is wrong with a node that has that key for those owners, each as what it holds the lock there.
+/// Returns a violation if a node has that key for owners that exclude each other. Each owner comes with the class of its hold.
 pub(in super::super) fn side_by_side(
     node: usize,
     key: &[u8],

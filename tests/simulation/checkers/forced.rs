@@ -5,8 +5,8 @@ use crate::core::base::majority;
 use crate::simulation::claim::short;
 use crate::simulation::network::Network;
 
-/// A node has run an extension of `owner`, and has its key: no majority of the nodes may have it again. Nodes that have
-/// forgotten what they knew have forgotten that, too.
+/// Checks a node that has run an extension of `owner` and has its key. No majority of the nodes may have the key
+/// again. If nodes have forgotten data, nothing is checked: they have forgotten the force, too.
 pub(in super::super) fn is_back(net: &mut Network, key: &[u8], owner: &[u8]) {
     let Some(since) = net.checks.forced_since(key, owner).filter(|_| !net.checks.forgotten) else {
         return;

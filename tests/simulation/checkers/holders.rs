@@ -2,7 +2,7 @@
 
 use crate::core::hold::Ended;
 
-/// A holder has left a lock, and so many `others` hold it. What is wrong with what came of that.
+/// Checks the outcome for a lock that one holder has left while so many `others` hold it. Returns a violation, if there is one.
 pub(in super::super) fn ended_with_its_last_holder(ended: Ended, others: usize) -> Option<String> {
     match ended {
         Ended::Now(_) if others > 0 => Some(format!("given back while {others} others hold it")),

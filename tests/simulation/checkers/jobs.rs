@@ -1,4 +1,4 @@
-//! What is to be done once in a time is not done twice in it.
+//! A job that is to be done once in a time is not done twice in it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,12 +8,12 @@ use crate::simulation::lock_id::LockId;
 
 #[derive(Default)]
 pub(super) struct Jobs {
-    /// When each lock was granted last to somebody who wanted the nodes to keep it.
+    /// Last grant of each lock to a caller that wanted the nodes to keep it.
     last: BTreeMap<LockId, Duration>,
 }
 
 impl Jobs {
-    /// A lock was granted, or handed over.
+    /// Checks a lock that was granted, or handed over.
     pub(super) fn granted(&mut self, claim: &Claim, now: Duration) -> Option<String> {
         let min_hold = claim.terms.min_hold?;
         let before = self.last.insert(claim.lock, now)?;

@@ -1,5 +1,5 @@
-//! Nothing leaks: no key is set behind its release, and once everything is healed and given back,
-//! no node has a key of a living client.
+//! Nothing leaks: no key is set after its release, and once everything is healed and given back, no node has a key of
+//! a living client.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -13,42 +13,42 @@ use crate::simulation::network::Network;
 /// A node, a key on it, and an owner of it.
 type KeyOfOwner = (usize, Vec<u8>, Vec<u8>);
 
-/// How long after everything is well a client may need to connect again, and to give back what it had
-/// to keep.
+/// Time that a client may need, after everything is well, to connect again and deliver the releases that it had to
+/// keep.
 const SOON: Duration = Duration::from_secs(4);
 /// The longest pause between two repetitions of a release.
 const REPEATED: Duration = Duration::from_secs(10);
-/// By how much a client can be wrong about a node's clock that it has not heard of for a while.
+/// Largest error of a client about the clock of a node that it has not heard of for a while.
 const LATE: Duration = Duration::from_millis(200);
 
-/// What a request did on a node.
+/// Effect of a request on a node.
 pub(in super::super) struct Ran<'a> {
     pub(in super::super) node: usize,
     pub(in super::super) key: &'a [u8],
     pub(in super::super) owner: &'a [u8],
     pub(in super::super) what: &'static str,
-    /// The client had closed the connection before it ran.
+    /// True if the client had closed the connection before the request ran.
     pub(in super::super) in_flight: bool,
-    /// When the owner's key ended, and when it ends now, by the node's clock; `None`: it has none.
+    /// End of the owner's key before the request, and after it, by the node's clock; `None`: it has none.
     pub(in super::super) ended: Option<i64>,
     pub(in super::super) ends: Option<i64>,
-    /// Until when the node grants the lock to nobody else, in true time.
+    /// True time until which the node grants the lock to nobody else.
     pub(in super::super) closed_until: Duration,
-    /// The node's clock was set back at some time.
+    /// True if the node's clock was set back at some time.
     pub(in super::super) set_back: bool,
 }
 
 #[derive(Default)]
 pub(super) struct Leaks {
-    /// Which owners have been released on which node, and of which the client has heard so.
+    /// Owners that were released on a node, and those of them for which the client has heard so.
     released: BTreeSet<(usize, Vec<u8>)>,
     answered: BTreeSet<(usize, Vec<u8>)>,
-    /// Whether the last of an owner's requests to set a key on a node was a late one, and when that was.
+    /// True if the last of an owner's requests to set a key on a node was a late one, and the time of that request.
     last_writes: BTreeMap<KeyOfOwner, (bool, Duration)>,
 }
 
 impl Leaks {
-    /// A node ran a request, for a lock that was valid until `ended` at most, and no longer is.
+    /// Checks a request that a node ran, for a lock that was valid until `ended` at most, and no longer is.
     pub(super) fn ran(
         &mut self,
         ran: &Ran<'_>,
@@ -80,7 +80,7 @@ impl Leaks {
         })
     }
 
-    /// Over a connection that was given up, a request has set a key behind a release.
+    /// Returns a violation if a request over an abandoned connection has set a key after a release.
     pub(super) fn came_late(&self, ran: &Ran<'_>, may_end: bool, fencing: bool) -> Option<String> {
         if !ran.in_flight || ran.ends.is_none() || ran.ended.is_some() {
             return None;
@@ -97,7 +97,8 @@ impl Leaks {
         })
     }
 
-    /// Since when the owner has that key only by a request over a dead connection, behind everything else.
+    /// Returns the time since which the owner has that key only through a late request, after everything else: one
+    /// over a dead connection.
     pub(super) fn was_set_late(&self, node: usize, key: &[u8], owner: &str) -> Option<Duration> {
         let written = (node, key.to_vec(), who(owner.as_bytes()).to_vec());
         let (in_flight, at) = self.last_writes.get(&written)?;
@@ -105,7 +106,7 @@ impl Leaks {
     }
 }
 
-/// A key that its client has given up, and should have given back.
+/// Returns a key that its client has given up, and should have given back.
 pub(in super::super) fn kept_back(net: &mut Network, names: usize) -> Option<String> {
     let now = net.now;
     for node in 0..net.nodes.len() {
@@ -118,7 +119,7 @@ pub(in super::super) fn kept_back(net: &mut Network, names: usize) -> Option<Str
                 let Some((client, since)) = net.checks.given_up(&owner) else { continue };
                 let mut since = since.max(net.troubled_at(client, node));
                 if !net.checks.may_end(owner.as_bytes()) {
-                    // It is given back again, and again.
+                    // Releases are repeated, so that a key that was set late is given back again.
                     let in_flight = net.checks.leaks.was_set_late(node, &key, &owner);
                     since = in_flight.map_or(since, |at| since.max(at + REPEATED));
                 }
@@ -135,11 +136,11 @@ pub(in super::super) fn kept_back(net: &mut Network, names: usize) -> Option<Str
     None
 }
 
-/// What is left on the nodes, and should not be.
+/// Returns a key that is left on a node, and should not be.
 pub(in super::super) fn leaked(net: &mut Network, names: usize) -> Option<String> {
     let now = net.now;
     for node in 0..net.nodes.len() {
-        // There keys outlive, by as much, the releases that were kept while it was cut off.
+        // Keys on such a node live longer by that step. They outlive the releases that were kept while the node was cut off.
         if net.nodes[node].was_set_back {
             continue;
         }
@@ -158,7 +159,7 @@ pub(in super::super) fn leaked(net: &mut Network, names: usize) -> Option<String
     None
 }
 
-/// A fence that has not expired.
+/// Returns a fence that has not expired.
 pub(in super::super) fn fence_left(net: &mut Network, names: usize) -> Option<String> {
     let now = net.now;
     let nodes = net.nodes.iter_mut().enumerate();

@@ -1,4 +1,4 @@
-//! Nobody asks the nodes again and again without a pause.
+//! No client asks the nodes again and again without a pause.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,19 +6,19 @@ use std::time::Duration;
 use super::who;
 use crate::simulation::claim::short;
 
-/// So many extensions of one lock a node gets at once at most, and so many in each TTL: renewals
-/// that fail are tried twenty times, and those that contenders disturb have a few repairs each.
+/// Largest number of extensions of one lock that a node gets at once, and in each TTL. Failing renewals are tried
+/// twenty times, and those that contenders disturb have a few repairs each.
 const AT_ONCE: f64 = 20.0;
 const EACH_TTL: f64 = 40.0;
 
 #[derive(Default)]
 pub(super) struct Load {
-    /// The extensions of each owner on each node, and when the first of them ran.
+    /// Number of extensions of each owner on each node, and the time of the first one.
     extensions: BTreeMap<(usize, Vec<u8>), (u32, Duration)>,
 }
 
 impl Load {
-    /// A node ran an extension of that owner's lock.
+    /// Checks an extension of that owner's lock on a node.
     pub(super) fn extended(
         &mut self,
         node: usize,
@@ -37,8 +37,8 @@ impl Load {
     }
 }
 
-/// A call has made so many attempts in that time; between them it has to wait for `pause`, but for one
-/// of them, when nodes are found to be ready.
+/// Checks a call that has made so many attempts in that time. It must wait for `pause` between them, except once,
+/// when nodes are found to be ready.
 pub(super) fn spins(
     client: usize,
     attempts: u32,
@@ -46,7 +46,7 @@ pub(super) fn spins(
     pause: Duration,
 ) -> Option<String> {
     let pauses = pause * attempts.saturating_sub(2);
-    // Its clock may be fast.
+    // The client's clock may be fast.
     (took < pauses.mul_f64(0.9))
         .then(|| format!("a call of client {client} made {attempts} attempts in {took:?}"))
 }

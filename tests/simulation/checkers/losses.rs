@@ -6,14 +6,14 @@ use std::time::Duration;
 use crate::core::hold::{GivenBack, LossNotice, LossReason, Terms};
 use crate::simulation::claim::Claim;
 
-/// How late a loss may be told.
+/// Largest delay of a message about a loss.
 const LATE: Duration = Duration::from_millis(50);
 
 #[derive(Default)]
 pub(super) struct Losses {
-    /// The locks that are held: by whom, and until when they are valid.
+    /// The locks that are held: their client, and the end of their validity.
     held: BTreeMap<u64, (usize, Duration)>,
-    /// Locks whose keys somebody has deleted on all nodes: when, and when their holder has to know.
+    /// Locks whose keys somebody has deleted on all nodes: the time, and the time by which the holder must know.
     deleted: BTreeMap<u64, (Duration, Duration)>,
 }
 
@@ -27,7 +27,7 @@ impl Losses {
         self.deleted.remove(&lock);
     }
 
-    /// The keys of a lock are gone; whoever renews it has to find out until then.
+    /// Notes that the keys of a lock are gone. A client that renews it must find out by then.
     pub(super) fn deleted(&mut self, lock: u64, by: Duration, now: Duration) {
         self.deleted.entry(lock).or_insert((now, by));
     }
@@ -36,13 +36,13 @@ impl Losses {
         self.deleted.contains_key(&lock)
     }
 
-    /// Whether the holder of a lock should know by now that its keys were deleted.
+    /// Returns a violation if the holder of a lock should know by now that its keys were deleted.
     pub(super) fn goes_on(&self, lock: u64, now: Duration) -> Option<String> {
         let (at, by) = self.deleted.get(&lock)?;
         (*by < now).then(|| format!("a lock is held {:?} after its keys were deleted", now - *at))
     }
 
-    /// Whether a lock is over, and its holder does not know.
+    /// Returns a violation if a lock is over, and its holder does not know.
     pub(super) fn untold(&self, now: Duration) -> Option<String> {
         let untold = self.held.values().find(|(_, until)| *until + LATE < now);
         untold.map(|(client, until)| {
@@ -51,8 +51,8 @@ impl Losses {
     }
 }
 
-/// A holder was told of a loss, whose validity ended at `ended`; its process last began to run at
-/// `woken`. Keys may have been `gone` for good, or never. What is wrong with it.
+/// Returns a violation in a message about a loss, if there is one. The validity ended at `ended`. The process last
+/// began to run at `woken`. `gone`: keys may have gone for good.
 pub(super) fn told(
     claim: &Claim,
     terms: Terms,
@@ -66,7 +66,7 @@ pub(super) fn told(
     if now > ended.max(woken) + LATE {
         Some(format!("{name}: told {:?} too late", now - ended.max(woken)))
     } else if reason == LossReason::KeysGone && !gone && now + LATE < ended {
-        // Near its end a node that has forgotten the key does not set it again.
+        // Near the end of a lock, a node that has forgotten the key does not set it again.
         Some(format!("{name}: told {reason:?}, and nobody else can have had it"))
     } else if reason == LossReason::MaxHold && terms.max_hold.is_none() {
         Some(format!("{name}: told {reason:?}, and it may be held for ever"))
@@ -77,7 +77,7 @@ pub(super) fn told(
     }
 }
 
-/// A holder has given its lock back, with that result, and has heard that. What is wrong with it.
+/// Checks the notice of a holder that has given its lock back with that result. Returns a violation, if there is one.
 pub(in super::super) fn heard_of_its_end(
     given_back: GivenBack,
     notice: &LossNotice<()>,

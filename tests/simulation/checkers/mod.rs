@@ -1,5 +1,5 @@
-//! What must be true of every run. Checkers see true time and the outside of things: what holders
-//! are told, how long calls take, what is on the nodes. They know no rule of the protocol.
+//! Conditions that every run must meet. Checkers see true time and the outside of things: messages to holders, the
+//! duration of calls, data on the nodes. They know no rule of the protocol.
 
 mod again;
 mod exclusion;
@@ -49,7 +49,7 @@ use crate::core::base::Time;
 use crate::core::hold::{LossReason, RiskNews, Terms};
 use crate::ident::{WRITES, forms_of};
 
-/// What was found, by which checker.
+/// A finding of a checker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Violation {
     pub(super) at: Duration,
@@ -63,16 +63,16 @@ impl fmt::Display for Violation {
     }
 }
 
-/// On what terms a lock is held.
+/// The terms on which a lock is held.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LeaseTerms {
     pub(super) terms: Terms,
-    /// It rests on the first node alone.
+    /// True if it rests on the first node alone.
     pub(super) on_first: bool,
 }
 
 impl LeaseTerms {
-    /// Whether the nodes are asked for it again and again.
+    /// Returns true if the nodes are asked for the lock again and again.
     fn is_watched(self) -> bool {
         self.terms.renewed && self.terms.max_hold.is_none()
     }
@@ -95,61 +95,61 @@ pub(super) struct Checks {
     leaks: Leaks,
     tokens: Tokens,
     load: Load,
-    /// Since when a majority of the nodes has taken which key from which owner by force.
+    /// Time since which a majority of the nodes has taken a key from an owner by force.
     forced_out: BTreeMap<(Vec<u8>, Vec<u8>), Duration>,
     pub(super) turns: Turns,
     pub(super) order: Order,
     jobs: Jobs,
-    /// Which process made which owner id. All owners here are as [`who`] says.
+    /// The process that made each owner id. All owners in this struct are in the form of [`who`].
     owners: BTreeMap<Vec<u8>, u64>,
-    /// Those of clients whose users may end connections, so that nothing of theirs comes late.
+    /// Owners of clients whose users may end connections, so that no request of theirs comes late.
     may_end: BTreeSet<Vec<u8>>,
-    /// Those of which it was said that their locks are given back.
+    /// Owners whose locks were said to be given back.
     given_back: BTreeSet<Vec<u8>>,
-    /// Those whose locks have numbers, so that fences keep late extensions out.
+    /// Owners whose locks have numbers, so that fences keep late extensions out.
     numbered: BTreeSet<Vec<u8>>,
     crashed: BTreeSet<u64>,
     /// Owners whose key was set again on some node.
     repaired: BTreeSet<Vec<u8>>,
-    /// Owners that want nothing any more: whose they are, and since when.
+    /// Owners that want nothing any more, each with its client and the time since then.
     given_up: BTreeMap<Vec<u8>, (usize, Duration)>,
-    /// When each client was last paused until.
+    /// End of each client's last pause.
     woke: BTreeMap<usize, Duration>,
-    /// When an attempt of each client last reached a majority.
+    /// Time of each client's last attempt that reached a majority.
     reached: BTreeMap<usize, Duration>,
-    /// Until when each client was last cut off from some nodes; `Duration::MAX`: it still is.
+    /// End of the time for which each client was last cut off from some nodes; `Duration::MAX`: it still is.
     cut_off_until: BTreeMap<usize, Duration>,
     /// All locks that were granted.
     pub(super) grants: Vec<Grant>,
-    /// Nothing happens that could cost anybody a lock.
+    /// True if nothing happens that could cost anybody a lock.
     pub(super) rolling: bool,
-    /// How long each client has waited for a lock at most.
+    /// Longest wait of each client for a lock.
     pub(super) longest_waits: BTreeMap<usize, Duration>,
-    /// How long anybody waits for a lock at most, if that is promised.
+    /// Longest wait that any caller may have for a lock, if that is promised.
     pub(super) longest_wait: Option<Duration>,
-    /// When the last fault began.
+    /// Time at which the last fault began.
     pub(super) last_fault: Duration,
-    /// That holds for short troubles at any time, too.
+    /// True if `rolling` holds for short troubles at any time, too.
     pub(super) blips: bool,
-    /// How long locks live.
+    /// The TTL of locks.
     pub(super) ttl: Duration,
-    /// Some node has forgotten keys, or somebody has deleted them.
+    /// True if some node has forgotten keys, or somebody has deleted them.
     pub(super) forgotten: bool,
-    /// The same, and the node has not been in quarantine for it.
+    /// True if that has happened without a quarantine of the node.
     pub(super) unguarded: bool,
-    /// When somebody has deleted the keys of which name last.
+    /// Last time at which somebody deleted the keys of each name.
     deleted_at: BTreeMap<usize, Duration>,
-    /// The clients are configured alike.
+    /// True if the clients are configured alike.
     pub(super) one_configuration: bool,
-    /// The clocks are good enough for it.
+    /// True if the clocks are good enough for exclusion, and nobody deletes keys.
     pub(super) promise_exclusion: bool,
-    /// A majority of the nodes keeps what it is to keep, and every holder gives its lock back.
+    /// True if a majority of the nodes keeps what it is to keep, and every holder gives its lock back.
     pub(super) promise_jobs: bool,
-    /// Numbers have to rise, whatever happens.
+    /// True if numbers must rise, whatever happens.
     pub(super) promise_tokens: bool,
-    /// The checkers whose word counts; all, if none is named.
+    /// The checkers whose findings count; all, if none is named.
     pub(super) only: &'static [&'static str],
-    /// When a majority of the nodes had nobody's key last, after they had.
+    /// Last time at which a majority of the nodes became free of keys.
     freed_at: Option<Duration>,
     is_free: bool,
     violation: Option<Violation>,
@@ -178,57 +178,57 @@ impl Checks {
         self.owners.insert(owner, process);
     }
 
-    /// Whether nothing of that owner's comes late: its user may end connections.
+    /// Returns true if no request of that owner comes late, because its user may end connections.
     pub(super) fn may_end(&self, owner: &[u8]) -> bool {
         self.may_end.contains(who(owner))
     }
 
-    /// A client's process is killed.
+    /// Notes that a client's process is killed.
     pub(super) fn crashed(&mut self, client: usize, process: u64) {
         self.crashed.insert(process);
         self.order.crashed(client);
     }
 
-    /// A caller, who is that one of a client's, waits for a lock.
+    /// Notes that a caller waits for a lock. The caller is given by its client and its index there.
     pub(super) fn call_begins(&mut self, caller: (usize, usize), lock: LockId, now: Duration) {
         if lock.waiting().is_in_queue() {
             self.order.begins(caller, lock, now);
         }
     }
 
-    /// Its first attempt has found nodes that cannot be reached, or grant nothing for now.
+    /// Notes that its first attempt has found nodes that cannot be reached, or grant nothing for now.
     pub(super) fn has_no_place(&mut self, caller: (usize, usize)) {
         self.order.has_no_place(caller);
     }
 
-    /// It does not any more: it has the lock, or gives up.
+    /// Notes that it no longer waits: it has the lock, or gives up.
     pub(super) fn waits_no_more(&mut self, caller: (usize, usize), has_lock: bool, now: Duration) {
         if let Some(what) = self.order.ends(caller, has_lock) {
             self.report(now, "order", what);
         }
     }
 
-    /// Nothing is wanted any more for that owner: its attempt was given up, or its lock is over.
+    /// Notes that nothing is wanted any more for that owner: its attempt was given up, or its lock is over.
     pub(super) fn gives_up(&mut self, client: usize, owner: &str, now: Duration) {
         self.given_up.entry(who(owner.as_bytes()).to_vec()).or_insert((client, now));
     }
 
-    /// Whose that owner is, and since when it wants nothing any more, unless it was killed.
+    /// Returns the client of that owner and the time since which it wants nothing any more, unless it was killed.
     pub(super) fn given_up(&self, owner: &str) -> Option<(usize, Duration)> {
         self.given_up.get(who(owner.as_bytes())).copied().filter(|_| !self.is_orphan(owner))
     }
 
-    /// Whether that owner had the lock, and not only some of its keys.
+    /// Returns true if that owner had the lock, and not only some of its keys.
     pub(super) fn was_granted(&self, owner: &str) -> bool {
         self.exclusion.ended_at(owner.as_bytes()).is_some()
     }
 
-    /// Whether nobody is there any more who could give back what that owner has.
+    /// Returns true if no process is left that could give back the keys of that owner.
     pub(super) fn is_orphan(&self, owner: &str) -> bool {
         self.owners.get(who(owner.as_bytes())).is_none_or(|process| self.crashed.contains(process))
     }
 
-    /// It was said of that owner's lock that it is given back.
+    /// Notes that a client was told that this owner's lock is given back.
     pub(super) fn says_given_back(&mut self, owner: &[u8]) {
         self.given_back.insert(who(owner).to_vec());
     }
@@ -241,18 +241,18 @@ impl Checks {
         self.woke.insert(client, now);
     }
 
-    /// The client is cut off from some nodes until then, or was.
+    /// Notes that the client is cut off from some nodes until then, or was.
     pub(super) fn cut_off(&mut self, client: usize, until: Duration) {
         self.cut_off_until.insert(client, until);
     }
 
-    /// When the client was last woken from a pause.
+    /// Returns the time at which the client last woke from a pause.
     fn woken(&self, client: usize) -> Duration {
         self.woke.get(&client).copied().unwrap_or_default()
     }
 
-    /// What a lock says of itself now: that it is valid until then, in true time.
-    /// Answers whether it has said so before, or is not valid at all: `false`.
+    /// Takes in the validity that a lock claims now: it ends at `until`, in true time. Returns true if the lock is
+    /// valid and this claim is new.
     pub(super) fn lease(
         &mut self,
         lock: u64,
@@ -274,7 +274,7 @@ impl Checks {
         until > now && before != Some(until)
     }
 
-    /// What a lock says of itself, by its client's clock.
+    /// Checks the validity that a lock claims by its client's clock.
     pub(super) fn terms(
         &mut self,
         claim: &Claim,
@@ -287,23 +287,23 @@ impl Checks {
         }
     }
 
-    /// Whether the lease of that owner rests on the first node alone.
+    /// Returns true if the lease of that owner rests on the first node alone.
     pub(super) fn rests_on_first(&self, owner: &str) -> bool {
         self.exclusion.rests_on_first(owner)
     }
 
-    /// The lock and the end of the lease that this owner has.
+    /// Returns the lock of this owner, and the end of its lease.
     pub(super) fn lease_of(&self, owner: &str) -> Option<(LockId, Duration)> {
         self.exclusion.lease_of(owner)
     }
 
-    /// Somebody has deleted the key of that name on all nodes.
+    /// Notes that somebody has deleted the key of that name on all nodes.
     pub(super) fn deleted(&mut self, name: usize, now: Duration) {
         self.forgotten = true;
         self.unguarded = true;
         self.deleted_at.insert(name, now);
-        // Renewals find out: the one that is due within a third of the TTL, or the one after. Nobody else
-        // asks; and a lock that is valid until it has to end is not renewed.
+        // Only renewals find out: the one that is due within a third of the TTL, or the next one. A lock that is
+        // valid until it must end is not renewed.
         let by = now + self.ttl + Duration::from_millis(300);
         for (lock, watched) in self.exclusion.locks_of(name) {
             let by = if watched { by } else { Duration::MAX };
@@ -311,7 +311,7 @@ impl Checks {
         }
     }
 
-    /// A lock was granted, or handed over as the `sequence`-th, and says that it is valid until then.
+    /// Checks a lock that was granted, or handed over as the `sequence`-th. It claims to be valid until `until`.
     pub(super) fn granted(&mut self, claim: &Claim, sequence: u64, until: Duration, now: Duration) {
         if let Some(what) = self.jobs.granted(claim, now).filter(|_| self.promise_jobs) {
             self.report(now, "jobs", what);
@@ -320,14 +320,14 @@ impl Checks {
             let what = format!("{} was handed out {:?} after its end", claim.short(), now - until);
             self.report(now, "terms", what);
         }
-        // Whose keys were deleted hands the lock on, until it finds out.
+        // A client whose keys were deleted hands the lock on until it finds out.
         if sequence > 0 && !self.promise_exclusion {
             return;
         }
-        // Or it has not heard yet that the lock was its own, when somebody else is granted it.
+        // Or a client hears of its own grant only after somebody else was granted the lock.
         let mut deleted_at = self.deleted_at.iter().filter(|(name, _)| claim.lock.has(**name));
         let is_deleted = deleted_at.any(|(_, at)| claim.began <= *at);
-        // So with one from which it was taken by force, and its threads.
+        // The same holds for an owner that was forced out, and its threads.
         if self.is_forced(claim.owner()) {
             return;
         }
@@ -339,34 +339,34 @@ impl Checks {
         }
     }
 
-    /// An operator has nodes take its locks from that owner.
+    /// Notes that an operator has nodes take its locks from that owner.
     pub(super) fn is_being_forced(&mut self, owner: &[u8]) {
         self.exclusion.is_being_forced(owner);
     }
 
-    /// A majority of the nodes has done so.
+    /// Notes that a majority of the nodes has done so.
     pub(super) fn forced_out(&mut self, key: &[u8], owner: &[u8], now: Duration) {
         for owner in forms_of(owner) {
             self.forced_out.entry((key.to_vec(), who(&owner).to_vec())).or_insert(now);
         }
     }
 
-    /// Whether an operator has ordered so: nobody promises that others do not have the lock as well.
+    /// Returns true if an operator has ordered so. Others may then have the lock as well.
     pub(super) fn is_forced(&self, owner: &str) -> bool {
         self.exclusion.is_forced(owner)
     }
 
-    /// Since when a majority has taken that key from that owner.
+    /// Returns the time since which a majority has taken that key from that owner.
     fn forced_since(&self, key: &[u8], owner: &[u8]) -> Option<Duration> {
         self.forced_out.get(&(key.to_vec(), who(owner).to_vec())).copied()
     }
 
-    /// Whether some node was given the key of that owner again.
+    /// Returns true if some node was given the key of that owner again.
     pub(super) fn is_repaired(&self, owner: &str) -> bool {
         self.repaired.contains(who(owner.as_bytes()))
     }
 
-    /// A node ran a request.
+    /// Checks a request that a node ran.
     pub(super) fn ran(&mut self, ran: &Ran<'_>, now: Duration) {
         if ran.node == 0 && ran.ends.is_some() {
             self.exclusion.is_on_first(ran.owner, ran.closed_until);
@@ -374,7 +374,7 @@ impl Checks {
         if ran.what == "extend" && ran.ended.is_none() && ran.ends.is_some() {
             self.repaired.insert(who(ran.owner).to_vec());
         }
-        // Who has no good clock, or whose clock was set, cannot be told of an end.
+        // The end of a lock is unknown if clocks are wrong, or if the node's clock was set back.
         let ended = self.exclusion.ended_at(ran.owner).filter(|_| self.promise_exclusion);
         let has_numbers = self.numbered.contains(who(ran.owner));
         let late = self.leaks.came_late(ran, self.may_end(ran.owner), has_numbers);
@@ -395,7 +395,7 @@ impl Checks {
         }
     }
 
-    /// A node ran a request of that owner, which had these of its lock's keys `before`, and has those `now_has`.
+    /// Checks a request of that owner on a node, which had these keys of its lock `before`, and `now_has` those.
     pub(super) fn changed(
         &mut self,
         node: usize,
@@ -409,7 +409,7 @@ impl Checks {
         }
     }
 
-    /// A node ran a request of that owner; `in_flight`: its client had closed the connection before.
+    /// Checks the load by a request of that owner; `in_flight`: its client had closed the connection before.
     pub(super) fn asked(
         &mut self,
         node: usize,
@@ -426,13 +426,13 @@ impl Checks {
         }
     }
 
-    /// The lock was given back, or its holder told of the loss.
+    /// Notes that the lock was given back, or its holder told of the loss.
     pub(super) fn ended(&mut self, lock: u64) {
         self.exclusion.ended(lock);
         self.losses.ended(lock);
     }
 
-    /// The holder was told of a loss, whose validity ended then.
+    /// Checks a loss that a holder was told of. The validity ended at `ended`.
     pub(super) fn told(
         &mut self,
         client: usize,
@@ -442,8 +442,7 @@ impl Checks {
         ended: Duration,
         now: Duration,
     ) {
-        // A lock has to reach all nodes before one of them fails: with its second renewal, if not
-        // with its first.
+        // A lock must have reached all nodes before one of them fails, at the latest with its second renewal.
         let since = self.last_fault.checked_sub(claim.granted_at);
         let unsettled = !self.blips && since.is_some_and(|since| since <= terms.ttl);
         if self.rolling && terms.renewed && !unsettled {
@@ -452,8 +451,8 @@ impl Checks {
             self.report(now, "losses", what);
         }
         let woken = self.woken(client);
-        // A lock of the fallback ends when somebody else has it elsewhere, be it for a moment.
-        // An owner that was forced out before comes back, with its next renewal, on a node that has forgotten that.
+        // A lock of the fallback ends when somebody else has it elsewhere, even for a moment.
+        // An owner that was forced out earlier comes back with its next renewal on a node that has forgotten that.
         let mut forced_out = self.forced_out.keys();
         let is_taken = self.forgotten && forced_out.any(|(key, _)| claim.keys.contains(key));
         let gone = self.unguarded || on_first || self.is_forced(claim.owner()) || is_taken;
@@ -462,19 +461,19 @@ impl Checks {
         }
     }
 
-    /// The holders of that lock of `claim` are told that it is at risk, or not any more.
+    /// Checks the news for the holders of that lock of `claim`: it is at risk, or not any more.
     pub(super) fn risk_told(&mut self, lock: u64, claim: &Claim, news: RiskNews, now: Duration) {
         if let Some(what) = self.warnings.told(lock, news) {
             self.report(now, "warnings", format!("{} {what}", claim.short()));
         }
     }
 
-    /// Another holder has the lock.
+    /// Notes that another holder has the lock.
     pub(super) fn handed_over(&mut self, lock: u64) {
         self.warnings.handed_over(lock);
     }
 
-    /// The loss of that client's lock is told, whose validity ended then. Perhaps its renewals `failed`, which were due in time.
+    /// Checks the warnings before a loss. The validity ended at `ended`. `failed`: renewals that were due in time have failed.
     pub(super) fn loss_told(
         &mut self,
         client: usize,
@@ -482,26 +481,26 @@ impl Checks {
         (ended, failed): (Duration, bool),
         now: Duration,
     ) {
-        // A process that runs again only then finds the loss at once.
+        // A process that wakes later than that finds the loss at once, without a warning.
         let had_time = failed && self.woken(client) + self.ttl / 4 < ended;
         if let Some(what) = self.warnings.lost(lock, had_time) {
             self.report(now, "warnings", format!("{} {what}", claim.short()));
         }
     }
 
-    /// Nothing happens any more: whether everybody was told what there was to tell.
+    /// Checks, once nothing happens any more, that all holders were told of their losses.
     pub(super) fn all_told(&mut self, now: Duration) {
         if let Some(what) = self.losses.untold(now) {
             self.report(now, "losses", what);
         }
     }
 
-    /// Whether somebody has deleted the keys of that lock, and its holder does not know.
+    /// Returns true if somebody has deleted the keys of that lock, and its holder does not know.
     pub(super) fn is_deleted(&self, lock: u64) -> bool {
         self.losses.is_deleted(lock)
     }
 
-    /// A call has ended; it took so long, or came to its end then, and may have taken so long.
+    /// Checks the end of a call. `bound`: its duration and the longest one allowed, or its end and its deadline.
     pub(super) fn call_ended(
         &mut self,
         client: usize,
@@ -509,7 +508,7 @@ impl Checks {
         bound: Option<(Duration, Duration)>,
         now: Duration,
     ) {
-        // A process that did not run is no fault of the call.
+        // Time in which the process did not run is no fault of the call.
         if self.woken(client) < began
             && let Some(what) = waits::too_long(client, bound)
         {
@@ -517,7 +516,7 @@ impl Checks {
         }
     }
 
-    /// A call has made so many attempts in that time, with pauses that are no shorter than `pause`.
+    /// Checks the number of attempts of a call in that time, with pauses that are no shorter than `pause`.
     pub(super) fn attempted(
         &mut self,
         client: usize,
@@ -531,13 +530,13 @@ impl Checks {
         }
     }
 
-    /// An attempt of the client has reached a majority.
+    /// Notes that an attempt of the client has reached a majority.
     pub(super) fn reached(&mut self, client: usize, now: Duration) {
         self.reached.insert(client, now);
     }
 
-    /// A call has not reached the nodes since then, nor has a single node refused it, and goes on for all that, or gives up (`over`). It may go on if another call of
-    /// its client has reached them meanwhile: each one may have asked one node alone, as long as that says that the lock is held.
+    /// Checks a call that neither reached the nodes nor was refused by a single node since then, and goes on or gives up (`over`).
+    /// It may go on if another call of its client has reached the nodes: each may ask one node alone while that says "held".
     pub(super) fn unreached(
         &mut self,
         client: usize,
@@ -554,7 +553,7 @@ impl Checks {
         }
     }
 
-    /// A client was told that others are configured in another way.
+    /// Checks that a client is told of differing configurations only if they differ.
     pub(super) fn disagreed(&mut self, client: usize, now: Duration) {
         if self.one_configuration {
             let what = format!("client {client} is told of another configuration; there is none");
@@ -562,7 +561,7 @@ impl Checks {
         }
     }
 
-    /// Whether the one lock that there is could be taken.
+    /// Notes whether the only lock could be taken now.
     pub(super) fn is_free(&mut self, is_free: bool, now: Duration) {
         if is_free && !self.is_free {
             self.freed_at = Some(now);
@@ -570,13 +569,13 @@ impl Checks {
         self.is_free = is_free;
     }
 
-    /// A client has got the lock in the end, when each of them wants each lock once.
+    /// Notes that a client has got the lock in the end, when each of them wants each lock once.
     pub(super) fn served_in_the_end(&mut self, client: usize, lock: LockId, now: Duration) {
         self.grants.push(Grant { at: now, client, lock });
         self.freed_at = None;
     }
 
-    /// A client has got the lock, and had waited for it since then, or not at all.
+    /// Checks a grant to a client that has waited for it since `waits_since`, or not at all.
     pub(super) fn served(
         &mut self,
         client: usize,
@@ -588,7 +587,7 @@ impl Checks {
         if let Some(what) = self.turns.served(client, now) {
             self.report(now, "turns", what);
         }
-        // That it was free is over: it may be given back and taken without ever being quite free.
+        // The lock is no longer free. Later it may be given back and taken without ever being quite free.
         let overslept = self
             .freed_at
             .take()
@@ -599,7 +598,7 @@ impl Checks {
         }
     }
 
-    /// A caller has waited for that lock since then.
+    /// Checks the wait of a caller for that lock since then.
     pub(super) fn waits(
         &mut self,
         caller: (usize, usize),
@@ -618,7 +617,7 @@ impl Checks {
         }
     }
 
-    /// After everything was healed, and long enough, a client wanted a lock once more.
+    /// Checks that a client got a lock that it wanted long enough after everything was healed.
     pub(super) fn probed(&mut self, client: usize, lock: LockId, granted: bool, now: Duration) {
         if let Some(what) = progress::probed(client, lock, granted) {
             self.report(now, "progress", what);
@@ -626,8 +625,8 @@ impl Checks {
     }
 }
 
-/// An owner, whether it is named as it wrote or as it reads since its lock was downgraded: it is one lock, and nodes may not
-/// have been told.
+/// Common form of an owner before and after its lock was downgraded from writing to reading. It is one lock, and
+/// nodes may not know of the downgrade.
 fn who(owner: &[u8]) -> &[u8] {
     owner.strip_suffix(WRITES.as_bytes()).unwrap_or(owner)
 }

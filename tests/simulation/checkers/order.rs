@@ -1,20 +1,20 @@
-//! Of those who wait for a fair lock, the one gets it first whose call began first.
+//! Among the waiters for a fair lock, the one whose call began first gets it first.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::super::lock_id::LockId;
 
-/// A caller, by its client and its place among the threads of that.
+/// A caller: its client, and its index among that client's threads.
 type Caller = (usize, usize);
 
 #[derive(Default)]
 pub(in super::super) struct Order {
-    /// How far apart calls have to begin, where order is promised.
+    /// Shortest time between the beginnings of two calls for which order is promised.
     apart: Option<Duration>,
-    /// The calls that wait, and since when.
+    /// The calls that wait, with their beginnings.
     waiting: BTreeMap<Caller, (LockId, Duration)>,
-    /// Those that have called before. The first call of a process waits for connections, and for how long is not known.
+    /// Callers that have called before. The first call of a process waits for connections, for an unknown time.
     called: BTreeSet<Caller>,
 }
 
@@ -23,14 +23,14 @@ impl Order {
         Self { apart, waiting: BTreeMap::new(), called: BTreeSet::new() }
     }
 
-    /// A caller waits for a fair lock.
+    /// Notes that a caller waits for a fair lock.
     pub(super) fn begins(&mut self, caller: Caller, lock: LockId, now: Duration) {
         if !self.called.insert(caller) {
             self.waiting.insert(caller, (lock, now));
         }
     }
 
-    /// Its call ends, with the lock or without it. Returns what is wrong with that.
+    /// Notes that its call ends, with the lock or without it. Returns a violation, if there is one.
     pub(super) fn ends(&mut self, caller: Caller, has_lock: bool) -> Option<String> {
         let (lock, began) = self.waiting.remove(&caller)?;
         let apart = self.apart.filter(|_| has_lock)?;
@@ -46,12 +46,12 @@ impl Order {
         ))
     }
 
-    /// Its first attempt has not found out who holds the lock, so that it has no place among those who wait.
+    /// Removes a caller whose first attempt has not found out the lock's holder. It has no place among the waiters.
     pub(super) fn has_no_place(&mut self, caller: Caller) {
         self.waiting.remove(&caller);
     }
 
-    /// The process is gone, and who waits in it.
+    /// Removes the waiters of a process that is gone.
     pub(super) fn crashed(&mut self, client: usize) {
         self.waiting.retain(|(of, _), _| *of != client);
         self.called.retain(|(of, _)| *of != client);

@@ -2,10 +2,10 @@
 
 use crate::simulation::claim::short;
 
-/// A node has run a request of that owner, which had these of its lock's keys before, and has those now.
+/// Checks a request of that owner on a node, which had these keys of its lock before, and has those now.
 ///
-/// What somebody else has deleted may stay so: then nothing has changed. All else is a grant, an extension or a
-/// repair of some of the names.
+/// Keys that somebody else has deleted may stay deleted: then nothing has changed. Any other incomplete set is a
+/// grant, an extension or a repair of some of the names only.
 pub(super) fn left_in_part(
     node: usize,
     what: &str,

@@ -1,4 +1,4 @@
-//! What a holder is told when it gives a lock back.
+//! Results that a holder gets when it gives a lock back.
 
 use super::who;
 use crate::core::base::{Basis, majority};
@@ -6,8 +6,8 @@ use crate::core::vote::ReleaseResult;
 use crate::simulation::claim::{Claim, short};
 use crate::simulation::network::Network;
 
-/// A late request has given `owner` the key on a node: of a lock that was said to be given back no majority
-/// comes back.
+/// Checks a late request that has given `owner` the key on a node. If the lock was said to be given back, no majority
+/// may have its key again.
 pub(in super::super) fn comes_back(net: &mut Network, key: &[u8], owner: &[u8]) {
     if !net.checks.is_given_back(owner) || net.checks.forgotten {
         return;
@@ -22,9 +22,8 @@ pub(in super::super) fn comes_back(net: &mut Network, key: &[u8], owner: &[u8]) 
     }
 }
 
-/// A lock was given back, with that result. `valid`: it says that it would still be valid. `gone`: somebody
-/// had deleted its keys. `calm`:
-/// nothing is wrong with the nodes, or the way to them.
+/// Checks the result with which a lock was given back. `valid`: the lock claims that it would still be valid. `gone`:
+/// somebody had deleted its keys. `calm`: nothing is wrong with the nodes, or the way to them.
 pub(in super::super) fn unlocked(
     net: &mut Network,
     claim: &Claim,

@@ -1,5 +1,5 @@
-//! While a lock is valid, so many nodes have its key that nobody else can be granted it, whether or
-//! not anybody happens to try just then.
+//! While a lock is valid, enough nodes have its key that nobody else can be granted it, even if nobody tries just
+//! then.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::simulation::claim::short;
 use crate::simulation::lock_id::LockId;
 use crate::simulation::network::Network;
 
-/// What is wrong with the keys of `owner`, whose `lock` says that it is valid until then.
+/// Returns a violation in the keys of `owner`, if there is one. Its `lock` claims to be valid until then.
 pub(in super::super) fn open_to_others(
     net: &mut Network,
     lock: LockId,
@@ -21,7 +21,7 @@ pub(in super::super) fn open_to_others(
     if !net.checks.promise_exclusion || excused {
         return None;
     }
-    // Of a lock of the fallback, the first node alone.
+    // A lock of the fallback rests on the first node alone.
     let deciding = if net.checks.rests_on_first(&owner) { 1 } else { net.nodes.len() };
     let (now, all) = (net.now, deciding);
     // Somebody may want any one of its names alone.

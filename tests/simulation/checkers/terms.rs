@@ -1,23 +1,22 @@
-//! A lock is valid for as long as its holder agreed to: no longer, and no shorter because of
-//! something that was heard of it.
+//! A lock is valid for as long as its holder agreed to, and no longer. News of the lock never shortens that time.
 
 use crate::core::base::Time;
 use crate::core::hold::Terms;
 use crate::simulation::claim::Claim;
 use crate::simulation::network::{LATEST, Network};
 
-/// What one holder of a lock agreed to.
+/// Agreement with one holder of a lock.
 pub(in super::super) struct Agreed {
     pub(in super::super) terms: Terms,
-    /// When it began.
+    /// Beginning of its hold.
     pub(in super::super) since: Time,
-    /// It has asked for nothing beyond that.
+    /// End of the time that it has asked for.
     pub(in super::super) wanted: Time,
-    /// The lock was valid until then before.
+    /// End of the validity that the lock claimed before.
     pub(in super::super) promised: Time,
 }
 
-/// What is wrong with a lock that says that it is valid until then.
+/// Returns a violation in a lock that claims to be valid until then, if there is one.
 pub(super) fn broken(name: &str, valid_until: Time, agreed: &Agreed) -> Option<String> {
     let Agreed { terms, since, wanted, promised } = *agreed;
     let longest = terms.max_hold.map(|max_hold| since.after(max_hold));
@@ -34,13 +33,13 @@ pub(super) fn broken(name: &str, valid_until: Time, agreed: &Agreed) -> Option<S
     }
 }
 
-/// A lock was handed to somebody on those terms, who would have asked the nodes for keys of that life. What is
-/// wrong with the keys that it got: should it crash, they are in everybody's way until they end.
+/// Checks the keys of a lock that was handed to a caller on those terms. That caller would have asked the nodes for
+/// keys that live for `terms.ttl`. If it crashes, longer keys keep everybody out until they end.
 pub(in super::super) fn outlives(net: &mut Network, claim: &Claim, terms: Terms) -> Option<String> {
     if !net.checks.promise_exclusion {
         return None;
     }
-    // What the one before has asked for may have run as late as that.
+    // Requests of the previous holder may have run as late as that.
     let most = net.now + terms.ttl.mul_f64(1.02) + LATEST;
     let (now, owner) = (net.now, claim.owner().as_bytes());
     for (node, at) in net.nodes.iter_mut().enumerate().filter(|(_, node)| !node.was_set_back) {

@@ -1,4 +1,4 @@
-//! The token of each holder is larger than that of every holder before whom it excludes.
+//! The token of each holder is larger than the tokens of all previous holders that it excludes.
 
 use std::collections::BTreeMap;
 
@@ -8,12 +8,12 @@ use crate::simulation::lock_id::LockId;
 
 #[derive(Default)]
 pub(super) struct Tokens {
-    /// The largest token of each lock, and whose it was.
+    /// The largest token of each lock, and its owner.
     largest: BTreeMap<LockId, (Option<FencingToken>, String)>,
 }
 
 impl Tokens {
-    /// `claim` is held by the one to whom it was handed as the `sequence`-th.
+    /// Checks the token of the holder to which `claim` was handed as the `sequence`-th.
     pub(super) fn granted(&mut self, claim: &Claim, sequence: u64) -> Option<String> {
         let token = FencingToken::new(claim.number, sequence);
         let owner = format!("{} {sequence}", claim.short());
@@ -23,7 +23,7 @@ impl Tokens {
         let found = found.map(|(other, (before, whose))| {
             format!("{lock}: {owner} has {token:?}, and {whose} had {before:?} of {other}")
         });
-        // Of holders that do not exclude each other, the one with the largest.
+        // Among holders that do not exclude each other, the largest token counts.
         if found.is_none() && self.largest.get(&lock).is_none_or(|(before, _)| *before < token) {
             self.largest.insert(lock, (token, owner));
         }

@@ -1,15 +1,15 @@
-//! Who wants a lock all the time, as others do, has it again after so many of them at most.
+//! A client that wants a lock all the time, as others do, has it again after a limited number of grants to others.
 
 use std::time::Duration;
 
-/// Until then they may not know of each other yet.
+/// Time in which clients may not know of each other yet.
 const BEGINNING: Duration = Duration::from_secs(1);
 
 #[derive(Default)]
 pub(in super::super) struct Turns {
-    /// How many may come before somebody, where that is promised.
+    /// Largest number of grants to others before a client gets the lock, where that is promised.
     most: Option<u32>,
-    /// How often others have had the lock since that client had it last.
+    /// Number of grants to others since each client had the lock last.
     others: Vec<u32>,
 }
 
@@ -18,7 +18,7 @@ impl Turns {
         Self { most, others: vec![0; clients] }
     }
 
-    /// That client has got the lock.
+    /// Checks a grant to that client.
     pub(super) fn served(&mut self, client: usize, now: Duration) -> Option<String> {
         let most = self.most.filter(|_| now > BEGINNING)?;
         for (other, waited) in self.others.iter_mut().enumerate() {

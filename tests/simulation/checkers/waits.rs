@@ -6,21 +6,21 @@ use std::time::Duration;
 use super::Grant;
 use crate::simulation::lock_id::LockId;
 
-/// What threads need to be woken up, and to get around to things.
+/// Time that threads need to be woken up and to act.
 const MOMENT: Duration = Duration::from_millis(100);
 
 /// The longest pause between two attempts, while nodes are in quarantine.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// A call has taken `bound.0`, and may have taken `bound.1`.
+/// Checks a call that has taken `bound.0`, and may have taken `bound.1`.
 pub(super) fn too_long(client: usize, bound: Option<(Duration, Duration)>) -> Option<String> {
     let (took, most) = bound?;
     (took > most + MOMENT)
         .then(|| format!("a call of client {client} took {:?} longer than it may", took - most))
 }
 
-/// A call has not reached the nodes for as long as `lasted`, which it bears for `timeout`; and goes on
-/// trying, or gives up (`over`). `awake`: its process ran all that time.
+/// Checks a call that has not reached the nodes for `lasted`, and tolerates that for `timeout`. It goes on trying, or
+/// gives up (`over`). `awake`: its process ran all that time.
 pub(super) fn unreached(
     client: usize,
     lasted: Duration,
@@ -28,8 +28,8 @@ pub(super) fn unreached(
     over: bool,
     awake: bool,
 ) -> Option<String> {
-    // Clocks may be wrong; and there is a pause before the first try that fails, of a second for who
-    // listens, and one last try.
+    // Clocks may be wrong. There is also a pause before the first try that fails, of 1 s for a caller that listens,
+    // and one last try.
     let (least, most) = (timeout.mul_f64(0.94), timeout.mul_f64(1.06) + LONGEST_PAUSE + MOMENT * 7);
     if over && lasted < least {
         Some(format!("a call of client {client} gave up when no node was reached for {lasted:?}"))
@@ -40,7 +40,7 @@ pub(super) fn unreached(
     }
 }
 
-/// A client got a lock that was free since then, and for which it was waiting, where messages need no
+/// Checks a grant to a client that was waiting for a lock, which was free since then. Messages in such a run need no
 /// more than a moment.
 pub(super) fn overslept(client: usize, free_since: Duration, now: Duration) -> Option<String> {
     let took = now.saturating_sub(free_since);
@@ -48,7 +48,7 @@ pub(super) fn overslept(client: usize, free_since: Duration, now: Duration) -> O
         .then(|| format!("client {client} took {took:?} to get a lock that was given back"))
 }
 
-/// A caller, who is that one of a client's, has waited for so long, and nobody waits for more than `most`.
+/// Checks the wait of a caller, given by its client and its index there. No caller may wait for more than `most`.
 pub(super) fn starves(
     (client, index): (usize, usize),
     lock: LockId,

@@ -1,4 +1,4 @@
-//! A holder is warned before its lock is lost, and hears of a warning and of its end in turn.
+//! A holder is warned before its lock is lost. It hears of a warning and of the end of that warning in turn.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ pub(super) struct Warnings {
 }
 
 impl Warnings {
-    /// The holders of that lock are told that it is at risk, or not any more. Returns what is wrong with it.
+    /// Checks the news for the holders of that lock: it is at risk, or not any more. Returns a violation, if there is one.
     pub(super) fn told(&mut self, lock: u64, news: RiskNews) -> Option<&'static str> {
         let is_wrong = match news {
             RiskNews::AtRisk { .. } => !self.warned.insert(lock),
@@ -29,12 +29,12 @@ impl Warnings {
         }
     }
 
-    /// Another holder has it, who has heard nothing.
+    /// Notes that another holder has it, and has heard nothing.
     pub(super) fn handed_over(&mut self, lock: u64) {
         self.warned.remove(&lock);
     }
 
-    /// The holders are told of the loss. They `had_time` to be warned before. Returns what is wrong with it.
+    /// Checks a loss that the holders are told of. They `had_time` to be warned before. Returns a violation, if there is one.
     pub(super) fn lost(&mut self, lock: u64, had_time: bool) -> Option<&'static str> {
         self.lost.insert(lock);
         let is_wrong = had_time && !self.warned.contains(&lock);

@@ -1,4 +1,4 @@
-//! What goes wrong between clients and nodes, and with nodes, and how that ends.
+//! Faults between clients and nodes, and of nodes, and how they end.
 
 use super::{Conn, ConnId, Event, LATEST, Network, Way};
 use crate::core::admission::mark::{Mark, MarkState, Noted};
@@ -12,7 +12,7 @@ use crate::simulation::plan::Plan;
 use crate::simulation::shared::configuration;
 
 impl Network {
-    /// Whether something takes much longer than as a rule.
+    /// Returns true if a message or a wake-up takes much longer than usual.
     pub(in super::super) fn straggles(&mut self) -> bool {
         self.stragglers > 0 && self.chance.one_in(self.stragglers)
     }
@@ -21,7 +21,7 @@ impl Network {
         one_in > 0 && !self.calm && self.chance.one_in(one_in)
     }
 
-    /// A process is about to do something: perhaps it is stopped right now.
+    /// Perhaps stops a process that is about to do something.
     pub(in super::super) fn perhaps_pause(&mut self, client: usize) {
         if self.happens(self.sleepy) {
             let lasts = self.longest_nap.mul_f64(self.chance.share());
@@ -29,7 +29,7 @@ impl Network {
         }
     }
 
-    /// One reason less for them to be cut off.
+    /// Removes one reason for the cut between the two.
     pub(in super::super) fn mend(&mut self, client: usize, node: usize) {
         self.links[client][node].cut -= 1;
         if self.links[client][node].cut > 0 {
@@ -37,7 +37,7 @@ impl Network {
         }
         for id in self.conns_between(client, node) {
             let requests = std::mem::take(&mut self.conns[id].stalled_requests);
-            // What a closed connection has not delivered may be sent again for a while, or not.
+            // A closed connection may go on to send its undelivered requests for a while, or not.
             if self.conns[id].open || self.chance.one_in(2) {
                 let at = self.now + self.delay(client, node, Way::ToNode);
                 (0..requests).for_each(|_| {
@@ -50,7 +50,7 @@ impl Network {
         self.deliver_stalled_replies(client, node);
     }
 
-    /// One reason less for replies to get lost.
+    /// Removes one reason for the loss of replies.
     pub(in super::super) fn hear_again(&mut self, client: usize, node: usize) {
         self.links[client][node].deaf -= 1;
         self.deliver_stalled_replies(client, node);
@@ -68,13 +68,13 @@ impl Network {
         }
     }
 
-    /// Keeps what a client writes over its present connections to those nodes on its way. New ones work.
+    /// Holds up the client's requests over its present connections to those nodes. New connections work.
     pub(in super::super) fn hold(&mut self, client: usize, from: usize) {
         let theirs = self.conns.iter_mut().filter(|conn| conn.client == client && conn.open);
         theirs.filter(|conn| conn.node >= from).for_each(|conn| conn.held = true);
     }
 
-    /// Delivers it, whoever has closed those connections meanwhile.
+    /// Delivers those requests, even if the connections were closed meanwhile.
     pub(in super::super) fn let_go(&mut self, client: usize, from: usize) {
         for id in 0..self.conns.len() {
             let conn = &mut self.conns[id];
@@ -104,7 +104,7 @@ impl Network {
         self.end_listening(client, node);
     }
 
-    /// Breaks one connection. What was on its way runs later, or never.
+    /// Breaks one connection. Requests on their way run later, or never.
     pub(super) fn break_off(&mut self, id: ConnId) {
         if self.conns[id].open && self.conns[id].reset.is_none() {
             let late = self.chance.one_in(2).then(|| LATEST.mul_f64(self.chance.share()));
@@ -174,7 +174,7 @@ impl Network {
         self.nodes[node].down -= 1;
     }
 
-    /// The node does not hang any more, for one reason less, and does what it has received.
+    /// Removes one reason for the node to hang. Once there is none, the node runs all that it has received.
     pub(in super::super) fn resume(&mut self, node: usize) {
         self.nodes[node].hung -= 1;
         if self.nodes[node].hung == 0 {

@@ -1,4 +1,4 @@
-//! What nodes publish, on its way to those who listen: it is delayed, and it gets lost.
+//! Messages that nodes publish, on their way to the listeners: they are delayed, and some get lost.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -15,19 +15,19 @@ use crate::simulation::subscriptions::News;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Listener {
     session: u64,
-    /// The node knows of it.
+    /// True if the node knows of it.
     open: bool,
-    /// What it is told of.
+    /// The channels that it has subscribed to.
     channels: BTreeSet<usize>,
     incarnation: u64,
-    /// When the last request arrives.
+    /// Arrival time of the last request.
     last_request: Duration,
-    /// When the last message arrives at the client.
+    /// Arrival time of the last message at the client.
     last_message: Duration,
 }
 
 impl Network {
-    /// A client begins to listen to a node, if it gets through; which connection that is.
+    /// Makes a client listen to a node, if it gets through. Returns the number of the connection.
     pub(in super::super) fn listen(&mut self, client: usize, node: usize) -> u64 {
         self.stop_listening(client, node);
         let session = self.fresh();
@@ -42,7 +42,7 @@ impl Network {
         session
     }
 
-    /// The connection reaches the node.
+    /// Handles the arrival of the connection at the node.
     pub(in super::super) fn listens(&mut self, client: usize, node: usize, session: u64) {
         if self.reaches(client, node, session) {
             self.listeners[client][node].open = true;
@@ -50,7 +50,7 @@ impl Network {
         }
     }
 
-    /// Whether something that comes over that connection reaches the node.
+    /// Returns true if a request over that connection reaches the node.
     fn reaches(&self, client: usize, node: usize, session: u64) -> bool {
         let SimNode { hung, incarnation, .. } = self.nodes[node];
         let known = &self.listeners[client][node];
@@ -77,8 +77,7 @@ impl Network {
         &self.published[nth]
     }
 
-    /// The client wants to be told what is published on that channel, or not any more. One request comes after
-    /// the other.
+    /// Sends a client's request to subscribe to that channel, or to unsubscribe. Requests arrive in order.
     pub(in super::super) fn ask_to_tell(
         &mut self,
         client: usize,
@@ -93,7 +92,7 @@ impl Network {
         self.schedule(at, Event::Subscribe { client, node, session, channel, on });
     }
 
-    /// The client publishes a message on a channel of its own, over another connection.
+    /// Wakes the client's own subscriber by a message on a channel of its own, over another connection.
     pub(in super::super) fn wake_subscriber(&mut self, client: usize, node: usize) {
         let session = self.listeners[client][node].session;
         let told = self.is_listening(client, node, session) && self.reaches(client, node, session);
@@ -105,7 +104,7 @@ impl Network {
         }
     }
 
-    /// That reaches the node.
+    /// Handles the arrival of such a request at the node.
     pub(in super::super) fn subscribe(
         &mut self,
         client: usize,
@@ -132,14 +131,14 @@ impl Network {
         }
     }
 
-    /// Whether the connection is as good as the client believes.
+    /// Returns true if the connection is as good as the client believes.
     pub(in super::super) fn is_listening(&self, client: usize, node: usize, session: u64) -> bool {
         let known = &self.listeners[client][node];
         let same = known.incarnation == self.nodes[node].incarnation;
         known.session == session && known.open && same
     }
 
-    /// The connection ends; the node tells so many fewer.
+    /// Ends the connection. The node's channels have one subscriber less.
     pub(in super::super) fn stop_listening(&mut self, client: usize, node: usize) {
         let known = &mut self.listeners[client][node];
         known.open = false;
@@ -150,7 +149,7 @@ impl Network {
         }
     }
 
-    /// Those who listened to the node over that link see the connection end.
+    /// Ends the connection over which the client listens to the node. The client sees it.
     pub(super) fn end_listening(&mut self, client: usize, node: usize) {
         if self.listeners[client][node].session > 0 {
             self.stop_listening(client, node);
@@ -158,7 +157,7 @@ impl Network {
         }
     }
 
-    /// What the node has just published goes to all who listen.
+    /// Delivers the messages that the node has just published to all listeners.
     pub(super) fn deliver_published(&mut self, node: usize) {
         for (published_on, owner) in self.nodes[node].take_published() {
             let channel = self.channel(&published_on);
@@ -174,11 +173,11 @@ impl Network {
         }
     }
 
-    /// A waiter was told that enough nodes are free. Between two clients that is true, with four
-    /// exceptions. The message was about the lock before this one, which was given back just now. So was one of them, which
-    /// came when the last attempt had begun, and that attempt found the lock held again. A node
-    /// that the waiter was granted for a while has been given the holder's key again. The keys belong to
-    /// an attempt that came to nothing and is being given back at this moment.
+    /// Checks the wake-up of a waiter that was told that enough nodes are free. Between two clients that is true,
+    /// with four exceptions. The message was about the previous lock, which was given back just now. One message was
+    /// about the previous lock and came after the last attempt had begun, and that attempt found the lock held again.
+    /// A node that had granted the waiter for a while has got the holder's key again. The keys belong to a failed
+    /// attempt that is being given back at this moment.
     pub(in super::super) fn woken(&mut self, client: usize, lock: LockId) {
         let slowest = self.links.iter().flatten().map(Link::slow_both_ways).max();
         let slowest = slowest.unwrap_or_default();
@@ -213,7 +212,7 @@ impl Network {
             return;
         }
         let at = self.now + self.delay(client, node, Way::ToClient);
-        // What comes over one connection comes in order.
+        // Messages over one connection arrive in order.
         let known = &mut self.listeners[client][node];
         known.last_message = at.max(known.last_message);
         let (at, session) = (known.last_message, known.session);

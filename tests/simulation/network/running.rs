@@ -1,4 +1,4 @@
-//! What a node does when it runs a request, under the eyes of the checkers.
+//! Requests that a node runs, watched by the checkers.
 
 use std::time::Duration;
 
@@ -9,13 +9,13 @@ use crate::simulation::checkers::{Ran, comes_back, is_back, open_to_others, side
 use crate::simulation::claim::{MARK, short};
 use crate::simulation::node::SimNode;
 
-/// Which keys of a request's lock its owner has on a node.
+/// For each key of a request's lock: true if its owner has it on a node.
 fn has(at: &mut SimNode, part: &Part, now: Duration) -> Vec<bool> {
     part.keys.iter().map(|key| at.has(key, &part.owner, now)).collect()
 }
 
 impl Network {
-    /// The next request on the connection.
+    /// Runs the next request on the connection.
     pub(super) fn run(&mut self, id: ConnId) {
         let conn = &mut self.conns[id];
         let Some(Message { command, parts, by_hash }) = conn.requests.pop_front() else { return };
@@ -103,7 +103,7 @@ impl Network {
             conn.last_reply = at;
             conn.replies.push_back((reply, wall));
             self.schedule(at, Event::AtClient { conn: id });
-            // It has run, and nobody will know.
+            // The request has run, and its client will not know.
             if self.happens(self.flaky) {
                 self.break_off(id);
             }
@@ -121,7 +121,7 @@ impl Network {
                     reply => reply,
                 };
                 let answer = match reply {
-                    // Probes say much; whether a change was made comes first.
+                    // Answers to probes are long. Their first part says whether a change was made.
                     Reply::List(said) if *what == "change" => match said.first() {
                         Some(Reply::Int(1)) => String::new(),
                         _ => ": not made".to_owned(),
@@ -138,7 +138,7 @@ impl Network {
         }
     }
 
-    /// A node has run something, where that owner's key was before.
+    /// Checks an owner whose key was on a node before that node ran a request.
     fn check_room(&mut self, owner: String) {
         let lease = self.checks.lease_of(&owner).filter(|(_, until)| *until > self.now);
         if let Some((lock, until)) = lease {
@@ -148,7 +148,7 @@ impl Network {
         }
     }
 
-    /// Notes since when a lock could be taken.
+    /// Notes whether a lock could be taken now.
     fn check_whether_free(&mut self, key: &[u8]) {
         if self.pair && key != MARK {
             let now = self.now;

@@ -2,9 +2,9 @@
 
 use super::*;
 
-/// The first client holds a lock on just as many nodes as it takes, and is cut off from everybody: it
-/// neither renews nor repairs, and believes in the lock for another three seconds at least. One of those
-/// nodes restarts without its data, and then its clock is set.
+/// The first client holds a lock on a bare majority of the nodes, and is cut off from all nodes. It neither renews
+/// nor repairs, and its lock is valid for another 3 s at least. One of those nodes restarts without its data, and
+/// then its clock is set.
 fn a_clock_is_set(seed: u64, nodes: usize) -> Plan {
     let holder = Setup { nodes, ..client(seconds(5), Habit::Keeps) };
     let other = Setup { habit: Habit::Contends, ..holder };
@@ -24,7 +24,7 @@ fn a_clock_is_set(seed: u64, nodes: usize) -> Plan {
     plan
 }
 
-/// The other one waits for the end of the lock, or of the quarantine, and gets it then.
+/// The other client waits for the end of the lock, or of the quarantine, and then gets the lock.
 fn the_lock_came_to_its_end(run: &Run) -> bool {
     let lost = tells(run, "client 0", "is told that it is lost");
     lost && first_grant(run, 1, seconds(5)).is_some_and(|granted| granted > ms(8_000))
@@ -53,14 +53,14 @@ fn the_clock_of_a_single_node_does_not_end_its_quarantine() {
 
 #[test]
 fn without_watching_the_clock_of_a_single_node_ends_its_quarantine() {
-    // That the clock was set is noticed, too.
+    // Both are off, because watching also notices that the clock was set.
     let without = &[Mechanism::ClocksAreWatched, Mechanism::FewClocksAreWatched];
     SINGLE.mostly_breaks(without, &["exclusion"]);
 }
 
-/// The first client holds a lock on just as many of five nodes as it takes, and is cut off. The clocks of two of
-/// these nodes are set forward, one after the other. The second one was behind the clock in the middle, and is
-/// ahead of it then; and masters are seconds apart by their clocks.
+/// The first client holds a lock on a bare majority of five nodes, and is cut off. The clocks of two of these nodes
+/// are set forward, one after the other. The second one was behind the median clock, and is then ahead of it. The
+/// masters' clocks are seconds apart.
 const PAST_THE_MIDDLE: Scenario = Scenario {
     runs: 30,
     plan: |seed| {

@@ -1,10 +1,9 @@
-//! Clients of three nodes, and one that was told of five, of which these are the first three.
+//! Clients of three nodes, and one that is configured for five, of which these are the first three.
 
 use super::*;
 
-/// One client holds its lock on two nodes of three. The third one restarts empty, while that client
-/// cannot reach it: together with two new nodes, that is a majority of five. And the other one waits for
-/// 30 s, not for 60 s.
+/// One client holds its lock on two nodes of three. The third one restarts empty while that client cannot reach it.
+/// Together with two new nodes, it is a majority of five. The other client waits for 30 s, not for 60 s.
 const SCENARIO: Scenario = Scenario {
     runs: 30,
     plan: |seed| {

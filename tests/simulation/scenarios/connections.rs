@@ -1,4 +1,4 @@
-//! Connections that break, and what is done about the requests that were written over them.
+//! Connections that break, and the fate of the requests that were written over them.
 
 use super::*;
 
@@ -64,6 +64,6 @@ fn what_a_silent_node_runs_later_is_undone_although_its_client_has_gone() {
 
 #[test]
 fn without_final_releases_it_stays_for_as_long_as_its_ttl() {
-    // Else the releases have followed the requests already.
+    // Otherwise the releases have followed the requests already.
     HUNG.fails(&[Mechanism::FinalReleases, Mechanism::WritesFollow]);
 }

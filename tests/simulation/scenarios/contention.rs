@@ -1,10 +1,10 @@
-//! Many want one lock all the time, and nodes go away.
+//! Many clients want one lock all the time, and nodes go away.
 
 use super::*;
 use crate::core::base::Backoff;
 
-/// A lock that is held on just as many nodes as it takes: the holder comes to the last two of five nodes late: contenders have left their numbers there. Some
-/// seconds later one of its three nodes goes away, for a minute.
+/// A lock is held on a bare majority: its holder comes late to the last two of five nodes, where contenders have left
+/// their numbers. Some seconds later one of its three nodes goes away for a minute.
 const SCENARIO: Scenario = Scenario {
     runs: 20,
     plan: |seed| {
@@ -43,8 +43,8 @@ fn without_repairs_among_contenders_one_lost_node_costs_the_lock() {
     SCENARIO.mostly_breaks(&[Mechanism::RepairAmongContenders], &["losses"]);
 }
 
-/// Callers of several clients want the lock while too few nodes are there. Each is told so in its own time, although it meets
-/// what the others have got from the nodes that are left.
+/// Callers of several clients want the lock while too few nodes are there. Each caller is told so in its own time,
+/// although it meets grants to the other callers on the nodes that are left.
 const OUTAGE: Scenario = Scenario {
     runs: 20,
     plan: |seed| {

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Four round trips or so: two of the one that comes first, and as many of the one that comes later, of which some may be quick.
+/// About four round trips: two of the earlier caller, and two of the later one, of which some may be quick.
 const APART: Duration = ms(16);
 
 /// Four clients of four threads each, which differ in TTL, node timeout and clocks, and start one after the other.
@@ -15,7 +15,7 @@ fn sixteen(seed: u64) -> Plan {
     (plan.wall_offsets[1], plan.wall_offsets[2]) = (40_000, 7_000_000);
     plan.walls_agree = false;
     plan.callers = vec![4; 4];
-    // Nothing takes much longer than as a rule: a request that is late comes late.
+    // No message takes much longer than usual, because a slow request would get a late place.
     plan.stragglers = 0;
     plan.order = Some(APART);
     plan.lasts = seconds(10);
@@ -28,7 +28,7 @@ fn all_had_it(run: &Run) -> bool {
 
 const SIXTEEN: Scenario = Scenario { runs: 6, plan: sixteen, happened: all_had_it };
 
-/// The same. Two processes are killed while their threads wait, and a master restarts empty.
+/// As `sixteen`. Two processes are killed while their threads wait, and a master restarts empty.
 fn killed(seed: u64) -> Plan {
     let mut plan = sixteen(seed);
     plan.faults = vec![
@@ -46,8 +46,8 @@ const KILLED: Scenario = Scenario {
     happened: |run| all_had_it(run) && tells(run, "client 1", "killed"),
 };
 
-/// The same, and while one master is down a client reaches only one of the two others. It is the first there, again and
-/// again, if it does not give up its place.
+/// As `sixteen`. While one master is down, a client reaches only one of the two others. It is the first one on that
+/// node again and again, if it does not give up its place.
 fn half_cut_off(seed: u64) -> Plan {
     let mut plan = sixteen(seed);
     let (from, until) = CUT_OFF;
@@ -56,14 +56,14 @@ fn half_cut_off(seed: u64) -> Plan {
         fault(from, until, Fault::Isolated { client: 1, split: 1 }),
     ];
     plan.lasts = seconds(14);
-    // It loses its place by that.
+    // The client loses its place by that.
     plan.order = None;
     plan
 }
 
 const CUT_OFF: (Duration, Duration) = (seconds(2), seconds(12));
 
-/// Behind the time for which its entries live on the other nodes, the others have the lock as ever.
+/// Once the client's entries on the other nodes have expired, the other clients have the lock as before.
 fn others_go_on(run: &Run) -> bool {
     let (from, until) = (CUT_OFF.0 + seconds(4), CUT_OFF.1);
     let others = run.grants.iter().filter(|grant| grant.client != 1);
@@ -72,8 +72,8 @@ fn others_go_on(run: &Run) -> bool {
 
 const HALF_CUT_OFF: Scenario = Scenario { runs: 6, plan: half_cut_off, happened: others_go_on };
 
-/// The same with a master that is there, and in quarantine all the time. The client reaches that one as well, so that it
-/// hears of a majority.
+/// As `half_cut_off`, but that master is up, and in quarantine all the time. The client reaches it as well, so that
+/// it hears of a majority.
 fn half_cut_off_in_quarantine(seed: u64) -> Plan {
     let mut plan = half_cut_off(seed);
     let (from, until) = CUT_OFF;
@@ -103,16 +103,16 @@ fn without_giving_up_its_place_it_does() {
     HALF_CUT_OFF_IN_QUARANTINE.fails_under(kept);
 }
 
-/// A caller waits for a lock that is held. Then too few nodes can be reached for a while, and callers of another client come. They
-/// all find the queues without it.
+/// A caller waits for a lock that is held. Then too few nodes can be reached for a while, and callers of another
+/// client come. None of them finds the first caller in the queues.
 fn outage(seed: u64) -> Plan {
     let setups = [seconds(8), ms(20), ms(20)]
         .map(|time| Setup { node_timeout: ms(150), ..client(seconds(5), Habit::Queues(time)) });
     let mut plan = calm(seed, 3, &setups);
     plan.callers = vec![1, 1, 6];
-    // The others ask sooner than it does once the nodes are back.
+    // The others ask sooner than this client once the nodes are back.
     plan.setups[1].backoff = crate::core::base::Backoff { min: ms(400), max: ms(800) };
-    // It connects late, if chance will have it so, and does not give up.
+    // The client may connect late by chance, and does not give up.
     plan.setups[1].no_quorum_timeout = seconds(10);
     let (from, until) = (seconds(3), ms(5_500));
     plan.faults = vec![

@@ -1,16 +1,15 @@
-//! Clients that fall back to the first node, and what happens to that node while somebody holds a lock
-//! there alone.
+//! Clients that fall back to the first node, and faults of that node while somebody holds a lock on it alone.
 
 use super::*;
 
-/// When the first client wants the lock, and something happens to the first node; and when the others come
-/// back for the second client.
+/// Times at which the first client wants the lock, the first node is harmed, and the second client reaches the other
+/// nodes again.
 const WANTED: Duration = seconds(3);
 const HARMED: Duration = seconds(5);
 const BACK: Duration = seconds(6);
 
-/// Both clients reach nothing but the first node for a while. The first one falls back to it and keeps the
-/// lock; it never reaches the others again. The second one does, and wants the lock all the time.
+/// Both clients reach only the first node for a while. The first client falls back to it, keeps the lock, and never
+/// reaches the other nodes again. The second client does reach them, and wants the lock all the time.
 fn harmed(seed: u64, harm: Fault, lasts: Duration) -> Plan {
     let fall_back_after = Some(ms(500));
     let holder = Setup { fall_back_after, ..client(seconds(5), Habit::KeepsFrom(WANTED)) };
@@ -57,8 +56,8 @@ const CLOCK_JUMPS: Scenario = Scenario {
     happened: |run| tells(run, "client 0", "falls back"),
 };
 
-/// The first node is away for so long that clients pause between their tries to connect; and the others come
-/// back for the second client when it is up again, or a moment later.
+/// The first node is away for so long that clients pause between their tries to connect. The second client reaches
+/// the other nodes again when the first node is up, or a moment later.
 fn away(seed: u64) -> Plan {
     let mut plan = harmed(seed, Fault::Amnesia { node: 0 }, seconds(3));
     plan.setups.iter_mut().for_each(|setup| setup.ttl = seconds(10));
@@ -83,8 +82,8 @@ fn waited_for(seed: u64) -> Plan {
     plan
 }
 
-/// The two look at the lock as often as one does whose release will be told. Each of their attempts is granted by the other
-/// nodes, so each clean-up tells of a release there.
+/// The two waiters ask as seldom as waiters that will be told of the release. The other nodes grant each of their
+/// attempts, so each clean-up announces a release there.
 fn the_two_ask_seldom(run: &Run) -> bool {
     let (from, until) = (BACK + seconds(2), seconds(20));
     let asks = |line: &&String| {
@@ -95,8 +94,8 @@ fn the_two_ask_seldom(run: &Run) -> bool {
         line.contains("node 0:") && asked && (from..until).contains(&at)
     };
     let asked = run.story.iter().filter(asks).count();
-    // Each call has some quick ones first, for the vote seems to be split. Each of the two makes up to nine a second, and
-    // ninety if they wake each other.
+    // Each call begins with some quick attempts, because the vote seems to be split. Each of the two clients makes up
+    // to nine attempts a second, and ninety if they wake each other.
     asked <= 2 * 12 * 12
 }
 

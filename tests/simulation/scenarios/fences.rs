@@ -1,30 +1,30 @@
-//! Fences expire, while clocks are set and nodes forget. Processes come one after the other: each takes the
-//! lock once, and ends. So none knows a number of before but from the nodes, or from their clocks.
+//! Fences expire, while clocks are set and nodes forget. Processes come one after the other: each takes the lock
+//! once, and ends. So a process knows earlier numbers only from the nodes, or from their clocks.
 
 use super::*;
 
-/// How long a process is there: longer than a node is in quarantine.
+/// Life of a process: longer than a node is in quarantine.
 const LIFE: Duration = seconds(40);
-/// Longer than any fence here lives without its lock being taken again, by any clock.
+/// Time that is longer than the life of any fence in these runs, by any clock, if its lock is not taken again.
 const EXPIRED: Duration = seconds(640);
-/// Every fence is still there after that time.
+/// Time after which every fence is still there.
 const KEPT: Duration = seconds(480);
 
-/// A set of `nodes`, for locks of that TTL.
+/// Settings for a set of `nodes`, and locks of that TTL.
 fn setup(nodes: usize, ttl: Duration, habit: Habit) -> Setup {
     // Nodes are probed seldom, since the runs are long.
     Setup { nodes, clock_tolerance: seconds(2), ..client(ttl, habit) }
 }
 
-/// The first process is there for `first`, and the others for [`LIFE`]; `between` says for how long nobody is
-/// there before the next one, and what happens meanwhile, at that time after the last one has ended.
+/// Lets processes live one after the other, the first one for `first`, the others for [`LIFE`]. `between` returns the
+/// pause before the next process, and the faults in it, each with its time after the end of the last process.
 fn one_after_the_other(
     mut plan: Plan,
     visits: usize,
     first: Duration,
     mut between: impl FnMut(usize) -> (Duration, Vec<(Duration, Fault)>),
 ) -> Plan {
-    // In the time in which nobody notes it they drift apart by less than the tolerance.
+    // Clocks drift apart by less than the tolerance in the time in which no process notes it.
     plan.rates_ppm.iter_mut().for_each(|rate| *rate /= 9);
     let clients = plan.callers.len();
     let mut gone = vec![Duration::ZERO; clients];
@@ -58,7 +58,7 @@ fn set_back(nodes: usize, after: Duration, by: Duration) -> Vec<(Duration, Fault
     (0..nodes).map(|node| (after, Fault::WallClockBack { node, by })).collect()
 }
 
-/// How often the lock was granted, and how often so late that no fence was left of the time before.
+/// Number of grants, and number of those that came so late that no earlier fence was left.
 fn grants(run: &Run) -> (usize, usize) {
     let late = run.grants.windows(2).filter(|pair| pair[1].at - pair[0].at > EXPIRED);
     (run.grants.len(), late.count())
@@ -98,7 +98,7 @@ const ALL_CLOCKS: Scenario = Scenario {
         let mut chance = Chance::new(seed);
         let nodes = chance.pick(&[1, 3]);
         one_after_the_other(visitors(seed, nodes), 9, LIFE, |visit| {
-            // Fences are there, and expire, in turns.
+            // In turn, fences are still there, or have expired.
             let (pause, most_ms) =
                 if visit % 2 == 1 { (KEPT, 3_600_000) } else { (EXPIRED, 590_000) };
             (pause, set_back(nodes, pause - seconds(1), chance.ms(60_000..most_ms)))
@@ -110,8 +110,8 @@ const ALL_CLOCKS: Scenario = Scenario {
     },
 };
 
-/// A lock is held for about as long as a fence lives that nobody refreshes, and given back before it is renewed
-/// again. Then all clocks are set back, to before it was granted.
+/// A lock is held for about as long as an unrefreshed fence lives, and given back before it is renewed again. Then
+/// all clocks are set back, to before it was granted.
 const LONG_HELD: Scenario = Scenario {
     runs: 20,
     plan: |seed| {
@@ -126,7 +126,7 @@ const LONG_HELD: Scenario = Scenario {
     happened: |run| grants(run).0 >= 2,
 };
 
-/// The limit: the clock of a single server is set back by an hour, and no fence is left of the time before.
+/// A limit of the guarantee: the clock of a single server is set back by an hour, and no earlier fence is left.
 const AN_HOUR_BACK: Scenario = Scenario {
     runs: 10,
     plan: |seed| {
@@ -157,7 +157,7 @@ fn without_fences_that_outlive_their_locks_tokens_fall() {
     ALL_CLOCKS.mostly_breaks(&[Mechanism::FencesOutliveLocks], &["tokens"]);
 }
 
-/// After the clocks were set back, numbers are ahead of the time. Their fence has to live until the time has caught up.
+/// After the clocks were set back, numbers are ahead of the time. Their fence must live until the time has caught up.
 #[test]
 fn with_fences_that_end_sooner_for_a_later_lock_tokens_fall() {
     let script = Some(("left >= tonumber(fence_ttl)", "false"));

@@ -1,14 +1,14 @@
-//! A node is flushed, and again just when somebody has found that its quarantine is over.
+//! A node is flushed, and flushed again just when a client has found that its quarantine is over.
 
 use super::*;
 
-/// The first client holds a lock on two of three nodes, and sets its key again on the one that is
-/// flushed. It is cut off shortly before the quarantine ends. That node is flushed once more while the
-/// other client's word that the quarantine is over is on its way.
+/// The first client holds a lock on two of three nodes, and sets its key again on the node that is flushed. It is cut
+/// off shortly before the quarantine ends. The node is flushed once more while the other client's request to end the
+/// quarantine is on its way.
 const SCENARIO: Scenario = Scenario {
     runs: 30,
     plan: |seed| {
-        // To probe a node takes the other one most of a second.
+        // A probe takes the other client most of a second.
         let clock_tolerance = ms(1_200);
         let holder = Setup { clock_tolerance, ..client(seconds(5), Habit::Keeps) };
         let other = Setup { node_timeout: ms(1_000), habit: Habit::Contends, ..holder };
@@ -41,7 +41,7 @@ fn a_second_flush_inside_a_quarantine_is_waited_out() {
 
 #[test]
 fn without_the_old_value_a_late_change_ends_the_second_quarantine() {
-    // Nor is there an attempt after 100 ms, which would come between the two flushes.
+    // Reservations are off, too: their attempt after 100 ms would come between the two flushes.
     let off = &[Mechanism::ChangesNameTheOldValue, Mechanism::WaitersReserve];
     SCENARIO.breaks(off, &["exclusion"]);
 }

@@ -1,11 +1,11 @@
-//! An operator forces a lock open whose holder lives, and renews it.
+//! An operator forces a lock open while its holder lives and renews it.
 
 use super::*;
 
-/// When that is ordered.
+/// Earliest time of that order.
 const FORCED: Duration = seconds(4);
 
-/// Three nodes: a client that keeps a lock, one that wants it all the time, and one at which an operator is.
+/// Three nodes: a client that keeps a lock, one that wants it all the time, and one with an operator.
 fn forced(seed: u64, operator: Setup) -> Plan {
     let holder = client(seconds(3), Habit::Keeps);
     let waiter = Setup { habit: Habit::Contends, ttl: seconds(5), node_timeout: ms(150), ..holder };
@@ -20,7 +20,7 @@ fn forced(seed: u64, operator: Setup) -> Plan {
     plan
 }
 
-/// It does nothing else, and hears nodes that take long.
+/// The operator's client. It does nothing else, and waits for slow nodes.
 fn operator() -> Setup {
     let idle = client(seconds(20), Habit::TriesOnce(seconds(3_600)));
     Setup { node_timeout: seconds(8), ..idle }
@@ -30,7 +30,7 @@ fn is_forced(run: &Run) -> bool {
     tells(run, "forced out", "of name 0") && tells(run, "client 0", "is told that it is lost")
 }
 
-/// Waiters are woken: long before the keys would have ended.
+/// Waiters are woken long before the keys would have ended.
 const AT_ONCE: Scenario = Scenario {
     runs: 20,
     plan: |seed| forced(seed, operator()),
@@ -45,13 +45,13 @@ fn a_forced_lock_goes_to_the_next_and_its_holder_hears_of_it() {
     AT_ONCE.holds(1);
 }
 
-/// The nodes are told a second or more one after the other, and the holder renews its lock in between.
+/// The nodes get the order one after the other, a second or more apart, and the holder renews its lock in between.
 const BETWEEN_RENEWALS: Scenario = Scenario {
     runs: 20,
     plan: |seed| {
         let mut plan = forced(seed, operator());
         let slow = |node, by| fault(seconds(2), seconds(19), Fault::Slow { client: 2, node, by });
-        // Nobody else wants it, so that the holder has it back if it can be had.
+        // Nobody else wants the lock, so that the holder gets it back if that is possible.
         plan.faults[0] = fault(Duration::ZERO, seconds(19), Fault::Crashed { client: 1 });
         plan.faults.extend([slow(1, ms(1_300)), slow(2, ms(2_600))]);
         plan
@@ -75,7 +75,7 @@ fn without_a_look_at_tombstones_they_bring_it_back_as_well() {
     BETWEEN_RENEWALS.breaks_under(Switches { script, checkers: &["forced"], ..Switches::ALL_ON });
 }
 
-/// A node is out of the operator's reach, and is told when it comes back.
+/// A node is out of the operator's reach, and gets the order when it comes back.
 const ONE_IS_CUT_OFF: Scenario = Scenario {
     runs: 20,
     plan: |seed| {
@@ -94,8 +94,8 @@ fn a_node_that_is_cut_off_is_told_later() {
     ONE_IS_CUT_OFF.holds(1);
 }
 
-/// A node gets the holder's request behind the order, so the holder has it there; and says, when the lock is to be renewed,
-/// that it is not the holder's.
+/// A node gets the holder's request after the order, so the holder has the lock on it. At the renewal, the node
+/// answers that the lock is not the holder's.
 const LATE_ACQUISITION: Scenario = Scenario {
     runs: 20,
     plan: |seed| {

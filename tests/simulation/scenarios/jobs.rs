@@ -1,12 +1,12 @@
-//! Clients that do a job once in a time: the nodes keep the lock that its holder has given back.
+//! Clients that do a job once in a time. The nodes keep the lock after its holder has given it back.
 
 use super::*;
 
-/// How long the lock is kept: for as long as a node that has forgotten it grants nothing to anybody, or longer.
+/// Time for which the lock is kept: at least as long as a node that has forgotten it grants nothing to anybody.
 const MIN_HOLD: Duration = seconds(25);
 
 /// Five clients try for the same job all the time. Their settings and all clocks differ. One node at a time forgets
-/// what it knew, or cannot be reached by some of them; and a majority keeps what it has.
+/// its data, or cannot be reached by some clients. A majority keeps its data.
 fn jobs(seed: u64, nodes: usize, faults: Vec<Scheduled>) -> Plan {
     let quick = Setup { nodes, ..client(seconds(3), Habit::RunsJobs(MIN_HOLD)) };
     let slow = Setup { node_timeout: ms(150), ttl: seconds(5), ..quick };
@@ -33,7 +33,7 @@ fn jobs_with_faults(seed: u64) -> Plan {
     jobs(seed, 3, faults)
 }
 
-/// How many jobs were done.
+/// Number of jobs that were done.
 fn done(run: &Run) -> usize {
     run.grants.len()
 }
@@ -41,7 +41,7 @@ fn done(run: &Run) -> usize {
 const JOBS: Scenario =
     Scenario { runs: 20, plan: jobs_with_faults, happened: |run| done(run) >= 2 };
 
-/// The first job is done soon, although all clients begin at one instant and share the nodes among them.
+/// The first job is done soon, although all clients begin at one instant and split the nodes' votes.
 const AT_ONE_INSTANT: Scenario = Scenario {
     runs: 10,
     plan: |seed| Plan { lasts: seconds(5), latency_ms: 60, ..jobs(seed, 5, Vec::new()) },

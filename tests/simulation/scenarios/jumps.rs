@@ -1,11 +1,11 @@
-//! The wall clock of a node is set forward while a lock is held there, on just as many nodes as it takes.
+//! The wall clock of a node is set forward while a lock is held on a bare majority that includes the node.
 
 use super::*;
 
 const JUMP: Duration = ms(5_200);
 
-/// The holder is cut off from everybody shortly before, and believes in the lock for another three
-/// seconds at least. Its key on one of two nodes ends at once.
+/// The holder is cut off from all nodes shortly before, while its lock is valid for another 3 s at least. Its key on
+/// one of two nodes ends at once.
 fn a_clock_jumps(seed: u64) -> Plan {
     let holder = client(seconds(5), Habit::Keeps);
     let other = Setup { habit: Habit::Contends, ..holder };
@@ -19,17 +19,17 @@ fn a_clock_jumps(seed: u64) -> Plan {
     plan
 }
 
-/// The other one waits for the end of the lock, and gets it then.
+/// The other client waits for the end of the lock, and then gets it.
 fn the_lock_came_to_its_end(run: &Run) -> bool {
     let lost = tells(run, "client 0", "is told that it is lost");
     lost && first_grant(run, 1, seconds(5)).is_some_and(|granted| granted > ms(8_000))
 }
 
-/// The other one has tried for the lock all the time, and has watched the clock.
+/// The other client has tried for the lock all the time, and has watched the clock.
 const WATCHED: Scenario =
     Scenario { runs: 30, plan: a_clock_jumps, happened: the_lock_came_to_its_end };
 
-/// The other one begins after the jump.
+/// The other client begins after the jump.
 const NEWCOMER: Scenario = Scenario {
     runs: 30,
     plan: |seed| {
@@ -60,8 +60,8 @@ fn without_the_note_a_process_that_begins_after_the_jump_is_granted_the_lock() {
     NEWCOMER.mostly_breaks(&[Mechanism::ClocksAreNoted], &["exclusion"]);
 }
 
-/// The holder renews, and one clock jumps. With four nodes it reaches the last one just then, which has not
-/// got its key yet.
+/// The holder renews, and one clock jumps. With four nodes, the holder reaches the last one just then, and has no key
+/// on it yet.
 fn a_holder_is_there(seed: u64, nodes: usize) -> Plan {
     let holder = Setup { nodes, ..client(seconds(5), Habit::Keeps) };
     let other = Setup { habit: Habit::Contends, ..holder };

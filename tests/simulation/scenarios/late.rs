@@ -1,10 +1,9 @@
-//! What a client has written arrives after it has given the connection up, and has been answered over the
-//! next one.
+//! Requests of a client that arrive after it has given the connection up, and has been answered over the next one.
 
 use super::*;
 
-/// Two clients, the user of one of which may end connections, have a lock in turn: for so long that it is
-/// renewed, or not. Now and then what one of them writes is held up, up to `longest`.
+/// Two clients have a lock in turn, long enough for a renewal, or not. The user of one of them may end connections.
+/// Now and then the requests of one client are held up, for up to `longest`.
 fn plan(seed: u64, ttl: Duration, works: Duration, longest: Duration) -> Plan {
     let works = Setup { max_ttl: ttl * 2, ..client(ttl, Habit::Works(works)) };
     let mut plan = calm(seed, 3, &[works; 2]);
@@ -34,28 +33,28 @@ const RENEWED: Scenario = Scenario {
     happened: came_late,
 };
 
-/// Locks that live long, and are given back soon: what is held up is rather an acquisition.
+/// Locks that live long, and are given back soon. A held-up request is then more likely an acquisition.
 const SHORT: Scenario = Scenario {
     runs: 40,
     plan: |seed| plan(seed, seconds(40), ms(400), ms(3_000)),
     happened: came_late,
 };
 
-/// Those whose users may not end connections, without fences.
+/// As `RENEWED`, without fences, and without the permission to end connections.
 const WITHOUT_FENCES: Scenario = Scenario {
     runs: 40,
     plan: |seed| {
         let mut plan = (RENEWED.plan)(seed);
         plan.fencing = false;
         plan.may_end.fill(false);
-        // Nobody else is in the way of what is late.
+        // No other client blocks late requests.
         plan.setups[0].habit = Habit::TriesOnce(ms(0));
         plan
     },
     happened: came_late,
 };
 
-/// The same without somebody else in the way, and without the permission.
+/// As `SHORT`, without another client that blocks late requests, and without the permission to end connections.
 const UNDONE: Scenario = Scenario {
     runs: 40,
     plan: |seed| {
@@ -83,7 +82,7 @@ fn without_fences_what_is_late_is_told_or_undone() {
     WITHOUT_FENCES.holds(2);
 }
 
-/// The code as it was before.
+/// The code as it was before these mechanisms.
 #[test]
 fn without_any_of_it_late_extensions_bring_locks_back() {
     let without = &[

@@ -1,8 +1,8 @@
-//! One lock, from its renewals to its end: scripts in which one rule of a lease decides, and not the delays.
+//! One lock, from its renewals to its end: scripts in which one rule of a lease decides, not the delays.
 
 use super::*;
 
-/// Three nodes and a client that holds a lock for so long again and again, with a thread or more.
+/// Three nodes and a client with one or more threads, each of which holds a lock for `works` again and again.
 fn works(seed: u64, callers: usize, node_timeout: Duration, works: Duration) -> Plan {
     let setup = Setup { node_timeout, ..client(seconds(3), Habit::Works(works)) };
     let mut plan = calm(seed, 3, &[setup]);
@@ -12,11 +12,11 @@ fn works(seed: u64, callers: usize, node_timeout: Duration, works: Duration) -> 
     plan
 }
 
-/// From the first renewal on, which is due within a second of the grant, until the end of all troubles.
+/// Time before the first renewal, which is due within a second of the grant; and the end of all troubles.
 const RENEWING: Duration = ms(500);
 const HEALED: Duration = seconds(15);
 
-/// The holder is cut off from everybody. Its keys end, and the other client gets the lock.
+/// The holder is cut off from all nodes. Its keys end, and the other client gets the lock.
 const CUT_OFF: Scenario = Scenario {
     runs: 20,
     plan: |seed| {
@@ -46,7 +46,7 @@ fn without_the_rule_that_unknown_does_not_extend_it_works_on() {
     CUT_OFF.mostly_breaks(&[Mechanism::UnknownDoesNotExtend], &["exclusion"]);
 }
 
-/// A renewal is held up on its way, and arrives when the lock was given back over other connections, and
+/// A renewal is held up on its way. It arrives after the lock was given back over other connections, while the lock
 /// would still be valid.
 const HELD_UP: Scenario = Scenario {
     runs: 20,
@@ -75,8 +75,7 @@ fn without_the_look_at_the_fence_a_repair_sets_a_key_above_which_there_is_a_numb
     HELD_UP.breaks_under(Switches { script, checkers: &["late"], ..Switches::ALL_ON });
 }
 
-/// The holder gives the lock back at a time at which the timer has decided to renew, and gets around to it
-/// later.
+/// The holder gives the lock back after the timer has decided to renew, and before it does so.
 const DECIDED: Scenario = Scenario {
     runs: 20,
     plan: |seed| {
@@ -129,8 +128,8 @@ fn without_holders_in_quarantine_they_cost_the_lock_as_well() {
     FORGETTING.mostly_breaks(&[Mechanism::HoldersInQuarantine], &["losses"]);
 }
 
-/// A client gets one node of three, and is cut off from the others until that node's key would be in
-/// everybody's way.
+/// A client gets one node of three, and is cut off from the others. It reaches them again when its key on that node
+/// would keep others out.
 const MINORITY: Scenario = Scenario {
     runs: 20,
     plan: |seed| {
@@ -171,14 +170,14 @@ fn was_not_handed_over(run: &Run) -> bool {
     told("unlocked") && !told("is handed to")
 }
 
-/// Its renewal waits for answers, and less than half the TTL is left.
+/// The lock's renewal waits for answers, and less than half the TTL is left.
 const NEARLY_OVER: Scenario = Scenario {
     runs: 20,
     plan: |seed| cut_off(seed, ms(1_500), ms(2_000)),
     happened: was_not_handed_over,
 };
 
-/// Its renewal has not been confirmed, and more than half the TTL is left.
+/// The lock's renewal has not been confirmed, and more than half the TTL is left.
 const IN_DOUBT: Scenario = Scenario {
     runs: 40,
     plan: |seed| cut_off(seed, ms(200), ms(1_300)),
@@ -236,8 +235,8 @@ fn of_a_batch_of_renewals_the_one_that_is_refused_is_lost_and_no_other() {
     ONE_REFUSED.holds(1);
 }
 
-/// A batch whose calls have the answer of the first one. The lock whose keys are deleted is rarely in a batch with others each
-/// time, so this searches for long. `node/batch_tests.rs` compares the answers of batches with those of single calls.
+/// The mutation gives all calls of a batch the answer of the first one. The lock whose keys are deleted is rarely in a batch with
+/// others each time, so this search takes long. `node/batch_tests.rs` compares the answers of batches with those of single calls.
 #[test]
 fn with_one_answer_for_a_whole_batch_a_loss_is_not_told() {
     if !is_long() {

@@ -1,4 +1,4 @@
-//! Two clients with one `max_ttl`, one of which has locks that are just as long.
+//! Two clients with one `max_ttl`. The locks of one of them live just as long.
 
 use super::*;
 

@@ -1,6 +1,5 @@
-//! Scripted runs. Each scenario is a mixture of troubles for the sake of which there is one certain
-//! rule, too rare to come up by chance: it is run many times, with other delays, and once more with the
-//! rule switched off.
+//! Scripted runs. Each scenario is a mixture of troubles that are the reason for one certain rule, and too rare to
+//! come up by chance. It is run many times with different delays, and again with the rule switched off.
 
 mod clocks;
 mod configurations;
@@ -45,10 +44,10 @@ use super::world::{self, Run};
 use crate::core::base::Mechanism;
 
 struct Scenario {
-    /// How often it is run where tests may take long; otherwise a quarter of these runs is made.
+    /// Number of its runs if tests may take long; otherwise a quarter of these runs is made.
     runs: u64,
     plan: fn(u64) -> Plan,
-    /// Whether what it is about has happened in a run in which nothing is wrong.
+    /// Returns true if the scenario's event has happened, in a run without a violation.
     happened: fn(&Run) -> bool,
 }
 
@@ -57,22 +56,22 @@ impl Scenario {
         0..if is_long() { self.runs } else { self.runs.div_ceil(4) }
     }
 
-    /// With all rules in force nothing is wrong in any run; and in one out of `one_in` at least, what the
-    /// scenario is about does happen.
+    /// Checks that no run has a violation with all rules in force, and that the scenario's event happens in at least
+    /// one of `one_in` runs.
     #[track_caller]
     fn holds(&self, one_in: u64) {
         let (happened, runs) = self.happens();
         assert!(happened * one_in >= runs, "it happened in {happened} of {runs} runs only");
     }
 
-    /// The same, and what the scenario is about happens in nine of ten runs at least: it needs some luck, with the rules as well.
+    /// As `holds`, but the scenario's event must happen in at least nine of ten runs. It needs some luck even with the rules.
     #[track_caller]
     fn nearly_always_holds(&self) {
         let (happened, runs) = self.happens();
         assert!(happened * 10 >= runs * 9, "it happened in {happened} of {runs} runs only");
     }
 
-    /// In how many of its runs what it is about has happened. Nothing is wrong in any of them.
+    /// Returns the number of runs in which the scenario's event has happened, and of all runs. No run may have a violation.
     #[track_caller]
     fn happens(&self) -> (u64, u64) {
         let mut happened = 0;
@@ -87,14 +86,14 @@ impl Scenario {
         (happened, runs)
     }
 
-    /// Without a rule one of `checkers` finds something. It may need some luck, and so more runs; where it
-    /// does not, they are not made.
+    /// Checks that one of `checkers` finds something without a rule. This may need some luck, and so more runs, which
+    /// end at the first finding.
     #[track_caller]
     fn breaks(&self, off: &'static [Mechanism], checkers: &'static [&'static str]) {
         self.breaks_under(Switches { off, checkers, ..Switches::ALL_ON });
     }
 
-    /// The same for anything else that can be switched off.
+    /// As `breaks`, for anything else that can be switched off.
     #[track_caller]
     fn breaks_under(&self, switches: Switches) {
         assert!(switches.is_real(), "no script has that piece any more");
@@ -104,8 +103,8 @@ impl Scenario {
         println!("seed {seed}: {violation}");
     }
 
-    /// Without a rule one of `checkers` finds something, in half of the runs at least: with every other draw of chance
-    /// some run misses it, and no draw misses most of them.
+    /// Checks that one of `checkers` finds something without a rule, in at least half of the runs. With other random
+    /// draws some runs miss it, but never most of them.
     #[track_caller]
     fn mostly_breaks(&self, off: &'static [Mechanism], checkers: &'static [&'static str]) {
         let switches = Switches { off, checkers, ..Switches::ALL_ON };
@@ -115,19 +114,19 @@ impl Scenario {
         assert!(broken * 2 >= runs, "something is found in {broken} of {runs} runs only");
     }
 
-    /// Without a rule, what the scenario is about does not happen in half of the runs at least.
+    /// Checks that the scenario's event does not happen without a rule, in at least half of the runs.
     #[track_caller]
     fn fails(&self, off: &'static [Mechanism]) {
         self.fails_under(Switches { off, ..Switches::ALL_ON });
     }
 
-    /// The same for anything else that can be switched off. The checkers that are named find nothing.
+    /// As `fails`, for anything else that can be switched off. The named checkers must find nothing.
     #[track_caller]
     fn fails_under(&self, switches: Switches) {
         assert!(switches.is_real(), "no script has that piece any more");
         let happens = |seed: &u64| {
             let run = world::run(&(self.plan)(*seed), switches, true);
-            // Else it would not happen since the run ends early.
+            // Otherwise the event would be missing because the run ends early.
             let found = run.violation.as_ref().filter(|_| !switches.checkers.is_empty());
             assert!(found.is_none(), "{found:?}");
             (self.happened)(&run)
@@ -137,7 +136,7 @@ impl Scenario {
         assert!(happened * 2 <= self.seeds().end, "it happens without it in {happened} runs");
     }
 
-    /// Without these rules, what the scenario is about does not happen in some run.
+    /// Checks that the scenario's event does not happen without these rules, in at least one run.
     #[track_caller]
     fn fails_at_times(&self, off: &'static [Mechanism]) {
         let happens = |seed| {
@@ -153,7 +152,7 @@ impl Scenario {
     }
 }
 
-/// A set of nodes in use, and those clients, each with one thread. Nothing goes wrong, and clocks are
+/// A plan with a set of nodes in use, and those clients, each with one thread. Nothing goes wrong, and clocks are
 /// nearly right.
 fn calm(seed: u64, nodes: usize, setups: &[Setup]) -> Plan {
     let mut chance = Chance::new(seed);
@@ -214,12 +213,12 @@ fn client(ttl: Duration, habit: Habit) -> Setup {
     }
 }
 
-/// Something that goes wrong between those times.
+/// A fault between those times.
 fn fault(from: Duration, until: Duration, fault: Fault) -> Scheduled {
     Scheduled { at: from, lasts: until - from, fault }
 }
 
-/// Something that goes wrong in a moment.
+/// A fault that lasts for a moment.
 fn at(at: Duration, fault: Fault) -> Scheduled {
     Scheduled { at, lasts: ms(10), fault }
 }
@@ -232,13 +231,13 @@ const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// When `client` was first granted a lock from `since` on.
+/// Returns the time at which `client` was first granted a lock from `since` on.
 fn first_grant(run: &Run, client: usize, since: Duration) -> Option<Duration> {
     let mut grants = run.grants.iter().filter(|grant| grant.client == client);
     grants.find_map(|grant| (grant.at >= since).then_some(grant.at))
 }
 
-/// Whether the story has a line with both.
+/// Returns true if the story has a line with both texts.
 fn tells(run: &Run, who: &str, what: &str) -> bool {
     run.story.iter().any(|line| line.contains(who) && line.contains(what))
 }

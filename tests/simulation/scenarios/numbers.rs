@@ -1,23 +1,23 @@
-//! The story that broke an earlier text: nodes with unequal numbers, from an attempt of another client,
-//! and one write-back that is lost.
+//! The sequence of events that broke an earlier version: nodes with unequal numbers, from an attempt of another
+//! client, and one write-back that is lost.
 
 use super::*;
 
-/// When the attempts begin: that of the later holder, and that of the first. All nodes have just been probed,
-/// and are not again, over the slow way, before the numbers are written back.
+/// Beginnings of the attempts of the later holder, and of the first one. All nodes have just been probed. They are
+/// not probed again, over the slow path, before the numbers are written back.
 const SECOND: Duration = ms(10_500);
 const FIRST: Duration = ms(10_800);
 
-/// How long the last of the later holder's requests takes.
+/// Delay of the later holder's last request.
 const LATE: Duration = seconds(4);
 
-/// One node knows a large number, from an attempt that reached nobody else.
+/// One node knows a large number, from an attempt that reached no other node.
 ///
-/// The second client is granted the lock on the last two nodes; its request to the node that makes it a
-/// majority takes long. The first one is granted it on the first three, where it gets the large number.
-/// Its write-back reaches the node that knows it, and those of the second one, which is not confirmed.
-/// Else the first one would have the lock, and give it back; and then the second one would have it, with
-/// a smaller number.
+/// The second client is granted the lock on the last two nodes. Its request to the node that completes its majority
+/// takes long. The first client is granted the lock on the first three nodes, where it gets the large number. Its
+/// write-back reaches only the node that knows that number, and the nodes of the second client, so it is not
+/// confirmed. Otherwise the first client would have the lock, and give it back. The second client would then have it
+/// with a smaller number.
 const SCENARIO: Scenario = Scenario {
     runs: 240,
     plan: |seed| {
@@ -36,8 +36,8 @@ const SCENARIO: Scenario = Scenario {
         let end = seconds(33);
         let cut = |client, node, from, until| fault(from, until, Fault::Cut { client, node });
         let slow = |client, node, by| fault(ms(10_200), end, Fault::Slow { client, node, by });
-        // After the answers to the first one's requests, which take 150 ms, and before its write-back is
-        // there, 75 ms later. When it begins, depends on its clock.
+        // After the answers to the first client's requests, which take 150 ms, and before its write-back arrives, 75
+        // ms later. The beginning of the write-back depends on that client's clock.
         let write_back = FIRST + Chance::new(seed).ms(150..270);
         plan.faults = vec![
             at(seconds(4), Fault::LargeNumber { node: 0, by: seconds(10) }),

@@ -1,15 +1,15 @@
-//! A master that was a replica for a moment, and no connection to it has ended.
+//! A master that was a replica for a moment, although no connection to it has ended.
 
 use super::*;
 
-/// The first client holds a lock on two of three nodes. One of these forgets it, as a master does that was a replica of
-/// a copy that was behind, and the holder is cut off from there. The other client, which is connected to that node all
-/// the time, reaches a second one later than it looks after nodes, and wants the lock.
+/// The first client holds a lock on two of three nodes. One of these forgets it, like a master that was a replica of
+/// an outdated copy, and the holder is cut off from it. The other client stays connected to that node, and wants the
+/// lock. It reaches a second node only after its next check of the nodes.
 const SCENARIO: Scenario = Scenario {
     runs: 20,
     plan: |seed| {
         let holder = client(seconds(6), Habit::Keeps);
-        // They need not agree on how long their locks live, nor on how long they wait for an answer.
+        // The clients need not agree on the TTL of their locks, nor on their time limit for answers.
         let other = Setup { node_timeout: ms(350), ..client(seconds(9), Habit::Contends) };
         let mut plan = calm(seed, 3, &[holder, other]);
         let promoted = seconds(4) + Chance::new(seed).ms(0..1_000);
@@ -23,7 +23,7 @@ const SCENARIO: Scenario = Scenario {
         plan
     },
     happened: |run| {
-        // The holder had it when the other one could have got it.
+        // The holder had the lock when the other client could have got it.
         let held = run.grants.iter().any(|grant| grant.client == 0);
         held && tells(run, "node 0: check of client 1", "differs")
     },

@@ -1,9 +1,9 @@
-//! Threads take again the locks that they hold, where the kind lets them.
+//! Re-entry: threads take a lock again that they already hold, where the kind allows it.
 
 use super::*;
 
-/// Two clients of two threads each do whatever users do with one lock, and nothing goes wrong but that a lock which is not
-/// renewed ends.
+/// Two clients of two threads each use one lock in all ways that users do. Nothing goes wrong, except that a lock
+/// that is not renewed ends.
 fn again(seed: u64) -> Plan {
     let habit = Habit::Anything;
     let mut plan = calm(seed, 3, &[client(seconds(3), habit), client(seconds(2), habit)]);
@@ -23,7 +23,7 @@ const TAKEN: Scenario =
 
 const LOST: Scenario = Scenario { runs: 40, plan: again, happened: |run| ends(run, "again: Lost") };
 
-/// The checkers look at the token, at the lease, and that a hold less frees nothing.
+/// The checkers check the token and the lease, and that a hold less frees nothing.
 #[test]
 fn a_thread_takes_its_lock_again() {
     TAKEN.holds(1);

@@ -3,17 +3,17 @@
 use super::*;
 use crate::core::base::Backoff;
 
-/// What a client does whose locks live for so many seconds, and that waits for answers for so many milliseconds.
+/// Settings of a client with that habit. `ttl` is in seconds, `node_timeout` in milliseconds.
 fn habit(ttl: u64, node_timeout: u64, habit: Habit) -> Setup {
     Setup { node_timeout: ms(node_timeout), ..client(seconds(ttl), habit) }
 }
 
-/// The nodes' clocks are hours apart.
+/// Sets the nodes' clocks hours apart.
 fn hours_apart(plan: Plan) -> Plan {
     Plan { wall_offsets: vec![0, 3 * 3_600_000, 9 * 3_600_000], walls_agree: false, ..plan }
 }
 
-/// Clients of two readers each and one writer, whose TTLs and node timeouts differ. They want the lock all the time.
+/// Two clients with two readers each, and one with a writer, whose TTLs and node timeouts differ. They want the lock all the time.
 fn busy(seed: u64) -> Plan {
     let clients = [
         habit(3, 200, Habit::Reads(ms(30))),
@@ -27,7 +27,7 @@ fn busy(seed: u64) -> Plan {
     plan
 }
 
-/// Two clients of two threads each do whatever users do with one lock, to read and to write.
+/// Two clients of two threads each use one lock in all ways that users do, to read and to write.
 fn any(seed: u64) -> Plan {
     let clients = [habit(3, 200, Habit::Anything), habit(2, 300, Habit::Anything)];
     let mut plan = hours_apart(calm(seed, 3, &clients));
@@ -51,7 +51,7 @@ const BUSY: Scenario = Scenario {
 const DOWNGRADED: Scenario =
     Scenario { runs: 60, plan: any, happened: |run| count(run, "is downgraded") > 0 };
 
-/// One reads for long, and one writes. Their pauses are long, so it is releases that wake them.
+/// One client reads for long, and one writes. Their pauses are long, so only releases wake them.
 fn patient(seed: u64) -> Plan {
     let backoff = Backoff { min: seconds(2), max: seconds(8) };
     let clients = [
@@ -78,12 +78,11 @@ fn writing(seed: u64) -> Plan {
 const WRITING: Scenario = Scenario {
     runs: 10,
     plan: writing,
-    // A fifth without its reservations, and a quarter with them.
+    // Reads per write: a fifth without the reader's reservations, and a quarter with them.
     happened: |run| count(run, "read 0: granted") * 9 > count(run, "write 0: granted") * 2,
 };
 
-/// As [`any`], and what clients write over their present connections is held up now and then, and arrives behind what
-/// they write later.
+/// As [`any`], but requests over present connections are held up now and then, and arrive after later ones.
 fn late(seed: u64) -> Plan {
     let mut plan = any(seed);
     let mut chance = Chance::new(seed);
@@ -122,7 +121,7 @@ fn threads_read_what_they_write_and_downgrade_it() {
     DOWNGRADED.holds(3);
 }
 
-/// A piece of a script is another one, and some of the `checkers` look.
+/// Replaces a piece of a script. Only the named `checkers` are active.
 fn changed(
     piece: &'static str,
     instead: &'static str,
@@ -131,7 +130,7 @@ fn changed(
     Switches { script: Some((piece, instead)), checkers, ..Switches::ALL_ON }
 }
 
-/// The holder's last word to a node may be an older one.
+/// The last request of a holder that a node runs may be an older one.
 #[test]
 fn requests_that_come_late_leave_no_trace_of_what_was_downgraded() {
     LATE.holds(2);
@@ -163,7 +162,7 @@ fn a_write_beside_a_read_that_has_not_ended_is_found() {
 
 #[test]
 fn without_the_last_readers_message_who_waits_to_write_sleeps_on() {
-    // The one to ours, and the one to Redisson's.
+    // The messages to our channel and to Redisson's.
     let piece = "local WORD = written == 1 and '1' or '0'";
     PATIENT.fails_under(changed(
         piece,
@@ -177,10 +176,10 @@ fn without_that_rule_a_thread_that_reads_gets_the_lock_to_write() {
     DOWNGRADED.breaks(&[Mechanism::SharersDoNotUpgrade], &["again"]);
 }
 
-/// Clients do whatever users do. What one of them writes over its present connections is held up now and then, so that
-/// extensions arrive behind all that their holder did later. Clients differ in how long their locks live, and in how long they
-/// wait for answers; clocks are hours apart. A client begins late, nodes are out of reach of one client for a while, and
-/// operators force the lock open.
+/// Clients use a lock in all ways that users do. Requests over present connections are held up now and then, so that
+/// extensions arrive after all later requests of their holder. TTLs and time limits for answers differ, and clocks
+/// are hours apart. A client begins late, nodes are out of reach of one client for a while, and operators force the
+/// lock open.
 fn held_up(seed: u64) -> Plan {
     let mut chance = Chance::new(seed ^ 0x0_1d_3a);
     let setup = |ttl, node_timeout| habit(ttl, node_timeout, Habit::Anything);
@@ -214,15 +213,15 @@ fn held_up(seed: u64) -> Plan {
 const HELD_UP: Scenario =
     Scenario { runs: 20, plan: held_up, happened: |run| count(run, "is downgraded") > 0 };
 
-/// An extension of a write that arrives once its holder reads, or has given the read back, sets nothing.
+/// An extension of a write that arrives once its holder reads, or has given the read back, sets no key.
 #[test]
 fn no_renewal_of_before_restores_a_write_that_was_downgraded() {
     HELD_UP.holds(2);
 }
 
-/// A client writes for so long that it renews that, downgrades, reads, and gives it back. What it writes over its present
-/// connections is held up when it renews the write, and arrives once the read is given back, while nobody has the lock. The
-/// other client waits longer for answers and has locks that live for longer; it begins late. Clocks are hours apart.
+/// A client writes for so long that it renews the lock, downgrades it, reads, and gives it back. Its requests over present
+/// connections are held up from the renewal of the write on. They arrive once the read is given back, while nobody has the
+/// lock. The other client begins late. It has longer locks, and waits longer for answers. Clocks are hours apart.
 fn restored(seed: u64) -> Plan {
     let mut chance = Chance::new(seed ^ 0x0d_09ad);
     let writes = client(seconds(6), Habit::Downgrades(ms(2_300), ms(500)));
@@ -236,7 +235,7 @@ fn restored(seed: u64) -> Plan {
         fault(Duration::ZERO, seconds(8), Fault::Crashed { client: 1 }),
     ];
     if chance.one_in(2) {
-        // A node that the write does not reach: it is given the read alone.
+        // A node that the write does not reach gets the read alone.
         let node = chance.below(3);
         plan.faults.push(fault(Duration::ZERO, ms(700), Fault::Cut { client: 0, node }));
     }
@@ -249,8 +248,8 @@ const RESTORED: Scenario = Scenario {
     happened: |run| tells(run, "extend of client 0", "(in flight)"),
 };
 
-/// The same. It reads for longer, and an operator forces the lock open while it does. What was held up arrives behind that, and
-/// before it gives the read back.
+/// As `restored`, but the client reads for longer, and an operator forces the lock open meanwhile. The held-up
+/// requests arrive after that, and before the client gives the read back.
 fn forced(seed: u64) -> Plan {
     let mut plan = restored(seed);
     let mut chance = Chance::new(seed ^ 0xf0_4ced);
@@ -277,7 +276,7 @@ fn no_renewal_of_before_restores_a_write_that_was_taken_by_force_from_who_reads(
     FORCED.holds(4);
 }
 
-/// Nobody gives such a write back.
+/// No client gives back a write that was restored like that.
 #[test]
 fn without_the_look_at_the_tombstone_an_old_renewal_restores_the_write() {
     let look = "forced = redis.pcall('GET', TOMBSTONE)";
@@ -291,17 +290,17 @@ fn without_the_tombstone_of_a_downgrade_an_old_renewal_restores_the_write_behind
     FORCED.breaks_under(changed("set(WRITE_TOMBSTONE, '1', lives + OUTLIVES)", "", &["forced"]));
 }
 
-/// Some node may have been given the read, and never have had the write: it keeps no tombstone of a downgrade.
+/// A node may have got the read, and never the write. It keeps no tombstone of a downgrade.
 #[test]
 fn without_the_tombstone_of_its_release_an_old_renewal_restores_the_write() {
     let leaves = "redis.call('SET', WRITE_TOMBSTONE, '1', 'PX', TOMBSTONE_TTL)";
     RESTORED.breaks_under(changed(leaves, "", &["late"]));
 }
 
-/// A client reads for so long that it renews that. For a while it does not reach a node, which it gets with a renewal later. A
-/// writer is granted that node first, for the way to the second one is slow, and it does not reach the third one. So is another
-/// reader's way slow to the second one. They differ in how long their locks live, and in how long they wait for answers; clocks
-/// are hours apart.
+/// A client reads for so long that it renews the lock. For a while it does not reach a node, which it gets with a
+/// later renewal. A writer is granted that node first: its way to the second node is slow, and it does not reach the
+/// third one. Another reader's way to the second node is slow as well. TTLs and time limits for answers differ, and
+/// clocks are hours apart.
 fn contested(seed: u64) -> Plan {
     let mut chance = Chance::new(seed ^ 0xb0_07);
     let clients = [
@@ -347,7 +346,7 @@ fn a_read_that_is_repaired_into_a_write_is_found() {
     CONTESTED.breaks_under(changed(NOT_FREE, "if false then", &["nodes"]));
 }
 
-/// Two clients read all the time, whose locks live for 3 s and for 5 s. Two of the three nodes lose their data at once.
+/// Two clients read all the time. Their locks live for 3 s and for 5 s. Two of the three nodes lose their data at once.
 fn restarting(seed: u64) -> Plan {
     let mut chance = Chance::new(seed ^ 0x2e_57a2);
     let reads = Habit::Reads(seconds(3_600));
@@ -374,7 +373,7 @@ fn reads_of_several_clients_outlive_nodes_that_restart() {
     RESTARTING.holds(1);
 }
 
-/// The larger number of the other read would be in its way.
+/// Otherwise the larger number of the other read would block the repair of this one.
 #[test]
 fn without_the_numbers_of_reads_they_end_each_other() {
     let told = "elseif told[1] and tonumber(told[1]) == known then";

@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// Six clients that want one or both of two permits. They differ in TTL, node timeout and clocks, and start one after the
-/// other. A master goes down, one forgets what it knew, a process is killed with what it holds, and one is paused.
+/// Six clients that want one or both of two permits. TTLs, node timeouts and clocks differ, and the clients start one
+/// after the other. A master goes down, one forgets its data, a process is killed with its permits, and one is paused.
 fn six(seed: u64) -> Plan {
     let setups: [Setup; 6] = std::array::from_fn(|i| Setup {
         node_timeout: ms(150 + 50 * i as u64),
@@ -31,10 +31,10 @@ const SIX: Scenario = Scenario { runs: 20, plan: six, happened: all_had_some };
 
 const PERMITS: u32 = 30;
 
-/// When the others come for the last one.
+/// Time from which the other clients come for the last permit.
 const LAST: Duration = seconds(3);
 
-/// All permits but one are kept. The others come for that one, each at another time, and give it back.
+/// All permits but one are kept. The other clients come for that one, each at another time, and give it back.
 fn last_one(seed: u64) -> Plan {
     let keeps = Setup { permits: PERMITS, ..client(seconds(8), Habit::KeepsPermits) };
     let tries = |i: u64| Setup { habit: Habit::TriesPermit(LAST + ms(400 * i)), ..keeps };
@@ -45,7 +45,7 @@ fn last_one(seed: u64) -> Plan {
     plan
 }
 
-/// Each of them got it with its first call, which does not wait.
+/// Each of them got the permit with its first call, which does not wait.
 fn found_it(run: &Run) -> bool {
     (1..4).all(|one| {
         let at = LAST + ms(400 * (one as u64 - 1));
@@ -55,7 +55,7 @@ fn found_it(run: &Run) -> bool {
 
 const LAST_ONE: Scenario = Scenario { runs: 10, plan: last_one, happened: found_it };
 
-/// Some clients have been told another number of permits than the others.
+/// Some clients are configured with another number of permits than the others.
 fn two_numbers(seed: u64) -> Plan {
     let takes =
         |permits, rests| Setup { permits, ..client(seconds(3), Habit::TakesPermits(1, ms(rests))) };
@@ -65,7 +65,7 @@ fn two_numbers(seed: u64) -> Plan {
     plan
 }
 
-/// None of them waits until the others are gone for good.
+/// No client waits until the others are gone for good.
 fn all_took_turns(run: &Run) -> bool {
     (0..4).all(|one| run.grants.iter().filter(|grant| grant.client == one).count() >= 3)
 }
@@ -87,7 +87,7 @@ fn a_node_that_grants_a_slot_twice_is_found() {
     SIX.breaks_under(twice);
 }
 
-/// As if each node counted its permits for itself.
+/// With this change, each node counts its permits for itself.
 #[test]
 fn nodes_that_count_permits_instead_of_slots_let_too_many_in() {
     let counts = Switches {

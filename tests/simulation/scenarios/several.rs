@@ -1,4 +1,4 @@
-//! Clients that want several of ten names at once, others each time, and want the next ones at once.
+//! Clients that want several of ten names at once, chosen anew each time, and want the next ones immediately.
 
 use super::*;
 
@@ -6,7 +6,7 @@ const CLIENTS: usize = 8;
 const NAMES: usize = 10;
 const EACH: usize = 3;
 
-/// How long they contend.
+/// Duration of the contention.
 fn lasts() -> Duration {
     if is_long() { seconds(60) } else { seconds(20) }
 }
@@ -48,13 +48,14 @@ fn troubled(seed: u64) -> Plan {
     plan
 }
 
-/// How often each client had a lock.
+/// Number of locks that each client has had.
 fn served(run: &Run) -> Vec<usize> {
     let of = |client| run.grants.iter().filter(|grant| grant.client == client).count();
     (0..CLIENTS).map(of).collect()
 }
 
-/// All clients have had locks more than 100 times a minute, and the least served one a third of the most served one's.
+/// All clients have had locks more than 100 times a minute, and the least served one at least a third as often as the
+/// most served one.
 fn all_were_served(run: &Run) -> bool {
     let served = served(run);
     println!("{served:?}");

@@ -1,9 +1,9 @@
-//! Threads of one client hold a lock together. On the nodes it is the mutex: each lease has them for itself.
+//! Threads of one client hold a lock together. On the nodes the lock is the mutex, so each of their leases is exclusive.
 
 use super::*;
 use crate::core::base::Backoff;
 
-/// Two clients of some threads each do whatever users do with one lock, and nothing goes wrong. Their TTLs and pauses
+/// Two clients of several threads each use one lock with that habit, and nothing goes wrong. Their TTLs and pauses
 /// differ, and so do all clocks.
 fn together(seed: u64, habit: Habit) -> Plan {
     let slower = Setup {
@@ -22,19 +22,19 @@ fn together(seed: u64, habit: Habit) -> Plan {
     plan
 }
 
-/// Threads of that client have joined each other.
+/// Returns true if threads of that client have joined each other.
 fn joined(run: &Run, who: usize) -> bool {
     tells(run, &format!("client {who}:"), "is joined")
 }
 
-/// They hold it for as long as they can join it, and rest as long.
+/// Threads hold the lock for as long as it can be joined, and rest as long.
 const WORKING: Scenario = Scenario {
     runs: 10,
     plan: |seed| together(seed, Habit::Works(ms(40))),
     happened: |run| joined(run, 0) && joined(run, 1),
 };
 
-/// Some of them ask for less time than is left.
+/// Some threads ask for less time than is left.
 const EXTENDING: Scenario = Scenario {
     runs: 40,
     plan: |seed| together(seed, Habit::Anything),

@@ -1,10 +1,10 @@
-//! All nodes come back empty, and no client lives for as long as they are in quarantine.
+//! All nodes come back empty, and no client lives for as long as their quarantine.
 
 use super::*;
 
-/// When all nodes have lost their data, and between which times locks have to be granted again: after a
-/// quarantine of 30 s, by clocks that are nearly right. Somebody has to begin it, and somebody else to end
-/// it, who checks once a second.
+/// Time at which all nodes lose their data, and range in which locks must be granted again: after a quarantine of 30
+/// s, by clocks that are nearly right. One client must begin the quarantine, and another one, which checks once a
+/// second, must end it.
 const EMPTY: Duration = seconds(5);
 const READY: std::ops::Range<Duration> = ms(5_000 + 29_700)..ms(5_000 + 31_500);
 
@@ -20,7 +20,7 @@ const SCENARIO: Scenario = Scenario {
             let mut born = Duration::ZERO;
             while born < seconds(45) {
                 let killed = born + chance.ms(1_000..20_000);
-                // Nobody takes the first lock along.
+                // No client is killed while it may hold the first lock.
                 let killed = if READY.contains(&killed) { READY.end } else { killed };
                 born = killed + chance.ms(1..300);
                 plan.faults.push(fault(killed, born, Fault::Crashed { client }));
@@ -35,7 +35,7 @@ const SCENARIO: Scenario = Scenario {
     },
 };
 
-/// The others are there most of the time, so somebody always sees the end.
+/// The other clients run most of the time, so one of them always sees the end.
 #[test]
 fn locks_are_granted_again_after_a_quarantine_that_nobody_lived_through() {
     SCENARIO.holds(1);

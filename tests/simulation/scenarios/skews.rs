@@ -1,10 +1,9 @@
-//! The wall clocks of the masters disagree all the time, as those of a minority do whose time service is
-//! wrong, and nodes forget.
+//! The wall clocks of the masters disagree all the time, as if a minority had a wrong time service, and nodes forget.
 
 use super::*;
 
-/// Two of five masters are a minute ahead. A lock is granted on them and a third one. Only the first one
-/// restarts empty, and the next grant is on that one and the two that were not asked before.
+/// Two of five masters are a minute ahead. A lock is granted on them and a third one. Only the first master restarts
+/// empty, and the next grant is on that master and the two that were not asked before.
 const SCENARIO: Scenario = Scenario {
     runs: 20,
     plan: |seed| {

@@ -1,9 +1,9 @@
-//! Callers that plain order would starve: each of them gets its lock in a time that follows from how long others hold.
+//! Callers that would starve in plain order. Each of them gets its lock in a time that follows from the length of other holds.
 
 use super::*;
 
-/// Clients whose threads want locks again and again, each with so many threads; nobody waits for longer than that. Their TTLs,
-/// node timeouts and pauses differ, the nodes' clocks are hours apart, and one client begins late.
+/// Clients whose threads want locks again and again, each client with so many threads. No caller waits for longer than
+/// `longest_wait`. TTLs, node timeouts and pauses differ, the nodes' clocks are hours apart, and one client begins late.
 fn mix(seed: u64, clients: &[(usize, Loop)], longest_wait: Duration) -> Plan {
     let loops = (0_u64..).zip(clients).map(|(i, (_, wanted))| {
         let backoff =
@@ -26,17 +26,17 @@ fn mix(seed: u64, clients: &[(usize, Loop)], longest_wait: Duration) -> Plan {
     plan
 }
 
-/// The same that comes once a second.
+/// The same loop, with a rest of one second after each hold.
 const fn seldom(wanted: Loop) -> Loop {
     Loop { rests: seconds(1), ..wanted }
 }
 
-/// How often that client was granted a lock.
+/// Number of locks that were granted to that client.
 fn grants(run: &Run, client: usize) -> usize {
     run.grants.iter().filter(|grant| grant.client == client).count()
 }
 
-/// How many locks were granted to anybody between these times.
+/// Number of locks that were granted to anybody between these times.
 fn grants_within(run: &Run, from: Duration, until: Duration) -> usize {
     run.grants.iter().filter(|grant| (from..until).contains(&grant.at)).count()
 }
@@ -68,7 +68,7 @@ fn without_reservations_a_caller_of_both_names_starves() {
     BOTH_NAMES.mostly_breaks(&[Mechanism::WaitersReserve], &["waits"]);
 }
 
-/// Three pairs of three names, and others who take them one by one.
+/// Three pairs of three names, and other callers that take the names one by one.
 const PAIRS: Scenario = Scenario {
     runs: 8,
     plan: |seed| {
@@ -123,7 +123,7 @@ fn without_reservations_a_caller_of_all_permits_starves() {
     SEVERAL_PERMITS.mostly_breaks(&[Mechanism::WaitersReserve], &["waits"]);
 }
 
-/// A process with a new number of permits beside two with the old one, whose holds overlap all the time.
+/// A process with a new number of permits, next to two with the old one, whose holds overlap all the time.
 const NEW_NUMBER: Scenario = Scenario {
     runs: 8,
     plan: |seed| {
@@ -169,7 +169,7 @@ fn callers_of_all_kinds_get_the_same_name() {
     ALL_KINDS.holds(1);
 }
 
-/// In each of four clients a caller of each kind. Each client wants three other ones of four names.
+/// Four clients with a caller of each kind. Each client wants a different three of four names.
 const FOUR_NAMES: Scenario = Scenario {
     runs: 8,
     plan: |seed| {
@@ -187,8 +187,8 @@ fn callers_of_all_kinds_get_four_names() {
     FOUR_NAMES.holds(1);
 }
 
-/// The first in the queue of a fair lock gives back what it has got from too few nodes. Callers of other kinds were refused
-/// because of that, and no queue calls them.
+/// The first caller in the queue of a fair lock gives back its keys on too few nodes. Callers of other kinds were
+/// refused because of these keys, and no queue calls them.
 #[test]
 fn a_release_that_tells_nobody_but_the_queue_is_slept_through() {
     let tells = "redis.pcall('PUBLISH', CHANNEL, first ==";
@@ -229,9 +229,9 @@ fn without_withdrawals_a_writer_that_gave_up_keeps_readers_out() {
     GIVES_UP.mostly_breaks(&[Mechanism::ReservationsAreWithdrawn], &["waits"]);
 }
 
-/// The same, and the writers' clients are closed, and killed. Nodes remember a killed one for two seconds. A caller behind it
-/// waits that long, and for those that came before: a writer for reads of three seconds; a reader for such a writer, which may
-/// be killed at the end of its own wait.
+/// As `GIVES_UP`, and the writers' client is closed or killed. Nodes remember a killed writer for 2 s. A caller
+/// behind it waits that long, and for earlier callers: a writer waits for reads of 3 s, and a reader waits for such a
+/// writer, which may be killed at the end of its own wait.
 const KILLED: Scenario = Scenario {
     runs: 8,
     plan: |seed| {
@@ -256,8 +256,8 @@ fn a_writer_that_is_killed_keeps_others_out_for_as_long_as_nodes_remember_it() {
     KILLED.holds(1);
 }
 
-/// A client that waits for its lock reaches one node only, for as long as the run lasts. Another node is down, so the others need
-/// the one that it reaches. Nodes remember its reservation for two seconds.
+/// A client that waits for its lock reaches one node only, for as long as the run lasts. Another node is down, so the
+/// other clients need the node that it reaches. Nodes remember its reservation for 2 s.
 const ONE_NODE_LEFT: Scenario = Scenario {
     runs: 16,
     plan: |seed| {
@@ -286,8 +286,8 @@ fn without_a_majority_a_reservation_keeps_others_out() {
     ONE_NODE_LEFT.fails(&[Mechanism::ReservationsNeedQuorum]);
 }
 
-/// A process of two callers is cut off, and stopped for three and a half seconds, twice. When it goes on, answers are
-/// there that took as long.
+/// A process of two callers is cut off, and stopped for 3.5 s, twice. When it goes on, it finds answers that took as
+/// long.
 const STOPPED: Scenario = Scenario {
     runs: 16,
     plan: |seed| {
@@ -328,8 +328,8 @@ fn without_these_rules_a_process_that_was_stopped_keeps_others_out_now_and_then(
     ]);
 }
 
-/// A node whose clock was set back keeps the key of a holder that has died for longer than the others. Contenders prefer that
-/// node.
+/// A node whose clock was set back keeps the key of a dead holder for longer than the other nodes. Contenders prefer
+/// that node.
 const STALE_KEY: Scenario = Scenario {
     runs: 4,
     plan: |seed| {
@@ -358,7 +358,7 @@ fn a_preferred_node_that_keeps_a_key_for_too_long_makes_callers_starve() {
     STALE_KEY.fails(&[Mechanism::SilentNodesAreNotPreferred]);
 }
 
-/// One name is held for long, and both are wanted. Others want the second name all the time.
+/// One name is held for long. A client wants it together with a second one, which others want all the time.
 const LONG_HOLD: Scenario = Scenario {
     runs: 4,
     plan: |seed| {

@@ -1,9 +1,9 @@
-//! The wall clock of a node is set forward by little, while clients use locks of very different lengths.
+//! The wall clock of a node is set forward by a small step, while clients use locks of very different lengths.
 
 use super::*;
 
-/// The first client holds a lock on just as many nodes as it takes, and is cut off at `cut`: it believes
-/// in the lock until its TTL is nearly over. The clock of one of those nodes is set forward `by` so much.
+/// The first client holds a lock on a bare majority of the nodes, and is cut off at `cut`. Its lock is valid until
+/// its TTL is nearly over. The clock of one of those nodes is set forward by `by`.
 fn a_step(seed: u64, holder: Setup, others: Setup, by: Duration) -> Plan {
     let mut plan = calm(seed, 3, &[holder, others]);
     let (cut, end) = (seconds(5), seconds(20));
@@ -20,16 +20,16 @@ fn setup(ttl: Duration, max_ttl: Duration, habit: Habit) -> Setup {
     Setup { max_ttl, ..client(ttl, habit) }
 }
 
-/// The other client gets the lock once it has come to its end.
+/// The other client gets the lock once its validity has ended.
 fn the_lock_changed_hands(run: &Run) -> bool {
-    // Its holder is told so, or finds out by itself at that very moment.
+    // Its holder is told so, or finds out at that very moment.
     let ended = |how| tells(run, "client 0", how);
     let lost = ended("is told that it is lost") || ended("dropped");
     lost && first_grant(run, 1, seconds(5)).is_some()
 }
 
-/// The other client has watched the clock, and its own locks live for minutes: what is a small part of
-/// their allowance for drift is more than a short lock has left.
+/// The other client has watched the clock, and its own locks live for minutes. A step that is a small part of their
+/// allowance for drift is longer than the rest of a short lock.
 const LONG_AND_SHORT: Scenario = Scenario {
     runs: 30,
     plan: |seed| {
@@ -41,7 +41,7 @@ const LONG_AND_SHORT: Scenario = Scenario {
     happened: the_lock_changed_hands,
 };
 
-/// The same with a step of little more than a tenth of a second.
+/// As `LONG_AND_SHORT`, with a step of little more than a tenth of a second.
 const SMALL_STEP: Scenario = Scenario {
     runs: 60,
     plan: |seed| {
@@ -52,8 +52,8 @@ const SMALL_STEP: Scenario = Scenario {
     happened: the_lock_changed_hands,
 };
 
-/// All locks are short, and the other client begins after the step: it has nothing to compare the clock
-/// with but the node's mark.
+/// All locks are short, and the other client begins after the step. It can compare the clock only with the node's
+/// mark.
 const NEWCOMER: Scenario = Scenario {
     runs: 60,
     plan: |seed| {
@@ -67,8 +67,8 @@ const NEWCOMER: Scenario = Scenario {
     happened: the_lock_changed_hands,
 };
 
-/// The step is somewhat larger than what every validity allows for, and the way to that node is so long
-/// that no reading of its clock is certain of that.
+/// The step is somewhat larger than the tolerance in every validity. The way to that node is so long that no reading
+/// of its clock is certain of that.
 const IN_DOUBT: Scenario = Scenario {
     runs: 120,
     plan: |seed| {
@@ -83,13 +83,13 @@ const IN_DOUBT: Scenario = Scenario {
     happened: the_lock_changed_hands,
 };
 
-/// The clock gains by many steps, each far below the tolerance, and processes come and go: each of them
-/// sees one step at most. Together the steps are more than a lock has left that was there before the first.
+/// The clock gains by many steps, each far below the tolerance. Processes come and go, so each of them sees one step
+/// at most. The sum of the steps is longer than the rest of a lock that existed before the first step.
 const MANY_SMALL_STEPS: Scenario = Scenario {
     runs: 30,
     plan: |seed| {
         let (ttl, max_ttl) = (seconds(12), seconds(12));
-        // Locks of all lengths, and masters that are far apart by their clocks.
+        // Locks of all lengths, and masters whose clocks are far apart.
         let other = |ttl| setup(seconds(ttl), max_ttl, Habit::Contends);
         let (cut, end, every) = (seconds(5), seconds(20), ms(1_500));
         let mut chance = Chance::new(seed);
@@ -123,7 +123,7 @@ fn without_marks_that_rise_slowly_small_steps_make_two_holders() {
     MANY_SMALL_STEPS.breaks(&[Mechanism::MarksRiseSlowly], &["exclusion"]);
 }
 
-/// One step before a process begins, which counts from there, and one after it.
+/// One step before a process begins to track the clock, and one after that.
 const BEFORE_AND_AFTER: Scenario = Scenario {
     runs: 60,
     plan: |seed| {

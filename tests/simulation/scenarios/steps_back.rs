@@ -1,10 +1,9 @@
-//! The wall clock of a node falls behind by little at a time, and is set right in one step.
+//! The wall clock of a node falls behind in small steps, and is set right in one step.
 
 use super::*;
 
-/// The clock of the first node is set back twice `by` half of that, with clients that take locks all the
-/// time. The first client then holds a lock on just as many nodes as it takes, and is cut off; and the clock
-/// is set right.
+/// The clock of the first node is set back twice, by half of `by` each time, while clients take locks all the time.
+/// The first client then holds a lock on a bare majority of the nodes, and is cut off. Then the clock is set right.
 fn back_and_right(seed: u64, nodes: usize, ttl: Duration, by: Duration) -> Plan {
     let holder = Setup { nodes, max_ttl: seconds(20), ..client(ttl, Habit::Keeps) };
     let other = Setup { habit: Habit::Contends, ..holder };
@@ -23,7 +22,7 @@ fn back_and_right(seed: u64, nodes: usize, ttl: Duration, by: Duration) -> Plan 
     plan
 }
 
-/// One of the others gets the lock once the first has come to its end.
+/// One of the other clients gets the lock once that of the first client has ended.
 fn the_lock_changed_hands(run: &Run) -> bool {
     let lost = tells(run, "client 0", "is told that it is lost");
     lost && (1..3).any(|client| first_grant(run, client, seconds(5)).is_some())
@@ -35,12 +34,12 @@ const RUNNING: Scenario = Scenario {
     happened: the_lock_changed_hands,
 };
 
-/// One of the others begins after the clock was set right: it knows nothing but the mark.
+/// One of the other clients begins after the clock was set right. It knows nothing but the mark.
 const NEWCOMER: Scenario = Scenario {
     runs: 60,
     plan: |seed| {
         let mut plan = back_and_right(seed, 3, ms(1_000), ms(180));
-        // Many threads, for the time is short in which there can be two holders.
+        // Many threads, because the time in which there can be two holders is short.
         plan.callers[2] = 4;
         plan.faults.push(fault(Duration::ZERO, ms(5_200), Fault::Crashed { client: 2 }));
         plan

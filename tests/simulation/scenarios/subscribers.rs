@@ -1,8 +1,8 @@
-//! Nodes that let nobody subscribe, while clients wait for each other's locks.
+//! Nodes that refuse all subscriptions, while clients wait for each other's locks.
 
 use super::*;
 
-/// How long the nodes refuse subscribers: less than it takes until they are asked again.
+/// Time for which the nodes refuse subscribers: shorter than the pause before clients ask again.
 const REFUSE: Duration = seconds(9);
 
 /// Two clients have a lock in turn. The waiters hear of no release, and poll.

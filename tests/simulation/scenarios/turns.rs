@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Everybody wants the lock again at once, and nothing takes much longer than as a rule.
+/// All callers want the lock again at once, and no message takes much longer than usual.
 fn insistent(seed: u64, callers: &[usize], turns: u32) -> Plan {
     let setups = vec![client(seconds(5), Habit::Insists); callers.len()];
     let mut plan = calm(seed, 3, &setups);
@@ -19,14 +19,14 @@ fn all_had_it(run: &Run, clients: usize) -> bool {
     (0..clients).all(|one| run.grants.iter().filter(|grant| grant.client == one).count() > 200)
 }
 
-/// Five clients with one thread each: four turns of each of the others are the most that any waits for.
+/// Five clients with one thread each. A client waits for four turns of each other client at most.
 const FIVE: Scenario = Scenario {
     runs: 4,
     plan: |seed| insistent(seed, &[1; 5], 16),
     happened: |run| all_had_it(run, 5),
 };
 
-/// A client of four threads, which hand the lock to each other every 300 us, and one that is alone.
+/// A client of four threads, which hand the lock to each other every 300 us, and a client with one thread.
 const FOUR_AND_ONE: Scenario = Scenario {
     runs: 4,
     plan: |seed| insistent(seed, &[4, 1], 100),

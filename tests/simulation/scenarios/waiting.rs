@@ -1,13 +1,13 @@
-//! A client waits for a lock, and looks at it by itself only after seconds. Its holder gives it back.
+//! A client waits for a lock, and would ask for it by itself only after seconds. Its holder gives it back.
 
 use super::*;
 use crate::core::base::Backoff;
 
-/// When the second client wants the lock, and when its holder gives it back, in runs that have no other trouble.
+/// Times at which the second client wants the lock, and at which its holder gives it back in runs without other trouble.
 const WANTED: Duration = seconds(2);
 const RELEASED: Duration = seconds(3);
 
-/// The pauses of the one that waits: longer than what any lock may take to change hands.
+/// Pauses of the waiting client: longer than any lock may take to change hands.
 const LONG: Backoff = Backoff { min: seconds(3), max: seconds(5) };
 
 /// The first client gives the lock back at that time, and comes again seconds later.
@@ -15,7 +15,7 @@ fn given_back(seed: u64, at: Duration) -> Plan {
     let holder = client(seconds(5), Habit::Keeps);
     let waits = Setup { backoff: LONG, habit: Habit::KeepsFrom(WANTED), ..holder };
     let mut plan = calm(seed, 3, &[holder, waits]);
-    // The checker looks whether the lock is free.
+    // The checker then watches for the lock to be free.
     plan.pair = true;
     plan.latency_ms = 20;
     plan.stragglers = 0;
@@ -23,13 +23,13 @@ fn given_back(seed: u64, at: Duration) -> Plan {
     plan
 }
 
-/// The one that waited has got the lock soon, and has not had it before.
+/// The waiting client has got the lock soon, and has not had it before.
 fn soon_served(run: &Run) -> bool {
     let first = first_grant(run, 1, Duration::ZERO);
     first.is_some_and(|first| WANTED < first && first < RELEASED + ms(600))
 }
 
-/// The nodes tell the client of the release.
+/// The nodes announce the release to the client.
 const TOLD: Scenario =
     Scenario { runs: 20, plan: |seed| given_back(seed, RELEASED), happened: soon_served };
 
@@ -43,7 +43,7 @@ fn without_heeding_what_nodes_tell_a_release_is_slept_through() {
     TOLD.mostly_breaks(&[Mechanism::HeedsReleases], &["waits"]);
 }
 
-/// The lock is given back when the client was refused, and before any node has confirmed that it will tell.
+/// The lock is given back after the client was refused, and before any node has confirmed its subscription.
 const SUBSCRIBING: Scenario = Scenario {
     runs: 40,
     plan: |seed| given_back(seed, WANTED + Chance::new(seed).ms(40..60)),
@@ -57,12 +57,12 @@ fn a_release_before_the_subscription_is_found() {
 
 #[test]
 fn without_one_more_try_a_release_before_the_subscription_is_slept_through() {
-    // The attempt for the sake of a reservation would find it as well.
+    // The attempt that makes a reservation would find it as well.
     let off = &[Mechanism::TryOnceSubscribed, Mechanism::WaitersReserve, Mechanism::WritesFollow];
     SUBSCRIBING.mostly_breaks(off, &["waits"]);
 }
 
-/// The connections over which the nodes tell of releases break, and the lock is given back before there are others.
+/// The connections over which the nodes announce releases break, and the lock is given back before there are others.
 const MISSED: Scenario = Scenario {
     runs: 20,
     plan: |seed| {
@@ -83,15 +83,15 @@ fn without_one_more_try_a_release_between_two_subscriptions_is_slept_through() {
     MISSED.mostly_breaks(&[Mechanism::TryOnceSubscribed], &["waits"]);
 }
 
-/// The holder has its key on two nodes, and its release reaches the one that is asked first. The third node
-/// answers the one that waits too late.
+/// The holder has its key on two nodes, and its release reaches the one that is asked first. The third node's answers
+/// to the waiting client come too late.
 const REACHES_ONE: Scenario = Scenario {
     runs: 20,
     plan: |seed| {
         let mut plan = given_back(seed, RELEASED);
         let all_the_time = |it| fault(Duration::ZERO, seconds(9), it);
         plan.faults.extend([
-            // Else it may tell the waiter of the waiter's own clean-up.
+            // Otherwise it may announce the waiter's own clean-up to the waiter.
             all_the_time(Fault::SubscribersRefused { node: 2 }),
             all_the_time(Fault::Cut { client: 0, node: 2 }),
             all_the_time(Fault::Slow { client: 1, node: 2, by: ms(20) }),
@@ -102,8 +102,8 @@ const REACHES_ONE: Scenario = Scenario {
     happened: soon_served,
 };
 
-/// The holder has its key on two nodes, of which one tells of releases. The third one is far from the client that waits, or cut
-/// off from it, and tells nobody either in every other run.
+/// The holder has its key on two nodes, one of which announces releases. The third one is far from the waiting
+/// client, or cut off from it. In every other run it announces nothing either.
 const TOLD_BY_ONE: Scenario = Scenario {
     runs: 80,
     plan: |seed| {

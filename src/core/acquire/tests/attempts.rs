@@ -38,7 +38,7 @@ fn one_try_tells_what_it_saw() {
     }
 }
 
-/// The nodes keep in mind that a caller waits until its next attempt is due, and a while longer.
+/// The nodes remember a waiting caller until its next attempt is due, and a while longer.
 #[test]
 fn nodes_are_told_how_long_to_reckon_with_a_caller() {
     let ms = Duration::from_millis;
@@ -65,7 +65,7 @@ fn a_waiter_that_is_told_of_a_release_asks_one_node_first() {
     assert_eq!(attempts.preferred_node(&[1, 0, 2], |_| true, at(0)), Some((1, at(20))));
 }
 
-/// An attempt of three nodes' answers.
+/// An attempt with the answers of three nodes.
 fn attempt(votes: [Vote; 3]) -> Attempt {
     let (timeout, all) = (Duration::from_millis(100), Allowance::FOR_DRIFT);
     let mut attempt = Attempt::new(3, at(0), at(100), timeout * 20, all);
@@ -76,8 +76,8 @@ fn attempt(votes: [Vote; 3]) -> Attempt {
     attempt
 }
 
-/// Callers have shared the nodes among them. One node first, and then the others, takes twice the time of an attempt, but
-/// not more than the time of the first one.
+/// The votes are split. To ask one node first, and then the others, takes twice the time of an attempt, but not more than
+/// the time limit of the first one.
 #[test]
 fn who_tries_once_tries_again_in_the_same_time_after_a_split_vote() {
     const NO: Vote = Vote::Refused(None);
@@ -107,7 +107,7 @@ fn who_tries_once_tries_again_in_the_same_time_after_a_split_vote() {
     assert_eq!(held.concluded(HELD, at(0), at(1), 0.5), Step::Finish(Outcome::HELD));
 }
 
-/// That time was cut short by the split vote before it.
+/// The split vote before the second try has cut its time short.
 #[test]
 fn who_has_no_time_left_for_another_try_is_told_what_the_first_one_has_shown() {
     let mut once = attempts(Patience::Once);
@@ -220,7 +220,7 @@ fn one_try_waits_for_nodes_that_are_ready_within_its_time() {
         (now, tries) = (next, tries + 1);
     }
     assert!((3..30).contains(&tries), "{tries}");
-    // One more attempt that had no time to be answered hides nothing.
+    // One more attempt that had no time for answers does not hide the earlier outcome.
     assert_eq!(
         once.concluded(Conclusion::Unreachable, at(195), at(200), 0.5),
         Step::Finish(Outcome::NotAdmitted)

@@ -1,4 +1,4 @@
-//! The client that the tests of a call use: three nodes, whose state is told by hand.
+//! The client that the tests of a call use: three nodes, whose state the tests set.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -15,7 +15,7 @@ pub(super) fn at(ms: u64) -> Time {
     Time::from_start(Duration::from_millis(ms))
 }
 
-/// The driver's claim; what it has on the nodes is given back by hand.
+/// The driver's claim. The tests give back its keys on the nodes.
 #[derive(Clone, Debug)]
 pub(super) struct Claim(pub(super) Rc<RefCell<Attempt>>);
 
@@ -59,7 +59,7 @@ impl Client {
         }
     }
 
-    /// All nodes confirm that they tell of releases.
+    /// All nodes confirm the subscription to releases.
     pub(super) fn subscription_confirmed(&mut self) {
         let releases = self.releases.as_mut().expect("subscribed");
         (0..3).for_each(|node| releases.listening(node));

@@ -22,7 +22,7 @@ fn a_caller_that_waits_for_a_fair_lock_leaves_the_queue_however_the_call_ends() 
     }
 }
 
-/// The nodes know who waits for a fair lock, and serve them in order.
+/// The nodes know the waiters for a fair lock, and serve them in order.
 #[test]
 fn a_fair_lock_that_was_refused_before_is_not_left_to_others() {
     for (mut driver, held, expected) in [

@@ -15,7 +15,7 @@ mod reserving;
 
 const TTL: Duration = Duration::from_secs(10);
 
-/// A call and its driver. What the driver was told to do is noted.
+/// A call and its driver. The driver notes what it was told to do.
 struct Driver {
     policy: Policy,
     machine: Acquire<Claim>,
@@ -23,13 +23,13 @@ struct Driver {
     done: Vec<&'static str>,
     owner: u128,
     asked: Vec<Whom>,
-    /// What the driver finds in the local queue.
+    /// The place that the driver finds in the local queue.
     place: Place,
     /// The nodes that are listened to when the call subscribes.
     listening: Vec<usize>,
     outcome: Option<Outcome>,
     granted: Option<Grant>,
-    /// What each attempt told the nodes of the caller's wait.
+    /// The facts that each attempt told the nodes of the waiting caller.
     waits: Vec<Waits>,
     /// The nodes that need not be told of a withdrawal.
     granted_by: Vec<usize>,
@@ -42,7 +42,7 @@ impl Driver {
         Self::of(patience, true)
     }
 
-    /// A call of a client whose attempts may begin with one node (`ordered`), or may not.
+    /// A call whose attempts may begin with one node if they are `ordered`.
     fn of(patience: Patience, ordered: bool) -> Self {
         Self::with(patience, ordered, WayOfWaiting::Unordered { names: 1 })
     }
@@ -87,8 +87,8 @@ impl Driver {
         driver
     }
 
-    /// A call whose first attempt has split the nodes with others, while those nodes are listened to; and the node
-    /// that it has asked alone after that.
+    /// A call whose first attempt ended in a split vote, while the nodes of `listening` are heard; and the node
+    /// that it asked alone after that.
     fn after_a_split(listening: &[usize]) -> (Self, usize) {
         let mut driver = Self::asking(Patience::Forever);
         driver.done();
@@ -108,7 +108,7 @@ impl Driver {
         self.carry();
     }
 
-    /// Does what the machine decides.
+    /// Carries out the machine's actions.
     fn carry(&mut self) {
         while let Some(action) = self.machine.poll_action() {
             let Self { machine, client, .. } = self;
@@ -148,7 +148,7 @@ impl Driver {
         }
     }
 
-    /// What was done since this was asked last.
+    /// Returns the actions since the last call of this function.
     fn done(&mut self) -> Vec<&'static str> {
         std::mem::take(&mut self.done)
     }
@@ -157,7 +157,7 @@ impl Driver {
         self.asked.last().copied()
     }
 
-    /// The nodes that were asked vote so, and the driver tells of the verdict.
+    /// The nodes that were asked give these votes, and the driver reports the verdict.
     fn vote(&mut self, votes: &[(usize, Vote)]) {
         let claim = self.machine.claim().expect("an attempt is under way");
         let now = self.client.now;
@@ -171,7 +171,7 @@ impl Driver {
         self.carry();
     }
 
-    /// These nodes fail, and the driver tells of the verdict.
+    /// These nodes fail, and the driver reports the verdict.
     fn fail(&mut self, nodes: &[usize]) {
         let claim = self.machine.claim().expect("an attempt is under way");
         nodes.iter().for_each(|node| claim.with(|one| one.fail(*node, Failure::NotSent)));
@@ -179,7 +179,7 @@ impl Driver {
         self.carry();
     }
 
-    /// Nothing happens until the machine wants something by itself.
+    /// Nothing happens until the machine's time limit.
     fn timeout(&mut self) {
         self.client.now = self.machine.poll_timeout().expect("the machine waits");
         self.machine.handle_timeout(&mut self.client);
@@ -218,7 +218,7 @@ fn a_number_that_too_few_nodes_know_is_written_back() {
     }
 }
 
-/// The end of the caller's time in the middle of a write-back.
+/// The caller's time ends in the middle of a write-back.
 #[test]
 fn a_deadline_ends_a_write_back() {
     let mut driver = Driver::asking(Patience::Until(at(1_050)));
@@ -237,7 +237,7 @@ fn a_held_lock_is_waited_for_until_a_majority_tells_of_its_release() {
     driver.vote(&[(0, HELD), (1, HELD)]);
     let done = ["look", "begin", "ask", "give back", "failed", "subscribe"];
     assert_eq!(driver.done(), done);
-    // One more attempt finds out what went unheard before.
+    // One more attempt finds out about releases that were not heard before the subscription.
     driver.client.subscription_confirmed();
     driver.machine.handle_releases(&mut driver.client);
     driver.carry();
@@ -279,7 +279,7 @@ fn a_preferred_node_that_refuses_ends_the_attempt() {
     assert_eq!(driver.asked.len(), 2);
 }
 
-/// A call relies on the word of the node that has refused it alone.
+/// A call relies on the announcement of the node that alone has refused it.
 #[test]
 fn a_node_that_is_not_heard_is_not_preferred() {
     let (_, preferred) = Driver::after_a_split(&[0, 1, 2]);
@@ -309,7 +309,7 @@ fn too_few_answers_are_reported_when_all_nodes_are_heard_or_a_moment_is_over() {
     }
 }
 
-/// Where clients may fall back, somebody may hold the lock on the first node alone.
+/// If clients may fall back, somebody may hold the lock on the first node alone.
 #[test]
 fn the_first_node_is_heard_where_clients_may_fall_back() {
     let mut driver = Driver::of(Patience::Once, false);
@@ -359,7 +359,7 @@ fn nothing_is_asked_before_the_nodes_clocks_are_known_or_the_time_is_over() {
     }
 }
 
-/// What the call waits for when it is cancelled, and whether it has an attempt under way then.
+/// The event that the call waits for when it is cancelled, and true if it has an attempt under way then.
 const CANCELLED_IN: [(WaitsFor, bool); 6] = [
     (WaitsFor::Queue, false),
     (WaitsFor::Clocks, true),
@@ -369,7 +369,7 @@ const CANCELLED_IN: [(WaitsFor, bool); 6] = [
     (WaitsFor::Releases, false),
 ];
 
-/// A call that has come to wait for that.
+/// A call that waits for that event.
 fn waiting_for(what: WaitsFor) -> Driver {
     let mut driver = Driver::new(Patience::Forever);
     driver.client.waits_for_clocks = what == WaitsFor::Clocks;
@@ -420,13 +420,13 @@ fn nothing_is_taken_where_the_nodes_are_not_one_set() {
     driver.client.disagrees = true;
     driver.start();
     assert_eq!((driver.done(), driver.outcome), (vec!["refuse"], Some(Outcome::NodesDisagree)));
-    // A node is heard of while the others grant.
+    // The conflict with a node becomes known while the others grant.
     let mut driver = Driver::asking(Patience::Forever);
     driver.client.disagrees = true;
     driver.done();
     driver.vote(&[(0, Vote::Granted(7)), (1, Vote::Granted(7))]);
     assert_eq!(driver.done(), ["saw number", "give back", "refuse"]);
-    // The same, while a thread of this process hands its lock over, or has one that can be joined or taken again.
+    // The same happens while a thread of this process hands its lock over, or has one that can be joined or taken again.
     for turn in [Turn::HandedOver, Turn::Joined, Turn::Reentered] {
         let mut driver = Driver::new(Patience::Forever);
         driver.machine.start(&driver.client);
@@ -463,7 +463,7 @@ fn a_lock_that_is_taken_again_and_lost_is_refused_whatever_the_patience() {
 }
 
 /// The caller's time is over. If somebody is known to hold the lock, that is the answer. If not, one
-/// attempt without any time tells that too few nodes answer.
+/// attempt without any time shows that too few nodes answer.
 #[test]
 fn a_caller_that_has_waited_in_the_queue_to_the_end_is_told_what_is_known() {
     for is_held in [true, false] {
@@ -479,7 +479,7 @@ fn a_caller_that_has_waited_in_the_queue_to_the_end_is_told_what_is_known() {
     }
 }
 
-/// Others elsewhere come first, and one of them gives the lock back.
+/// Other processes come first, and one of them gives the lock back.
 #[test]
 fn a_caller_that_gives_way_asks_when_somebody_gave_the_lock_back() {
     for heard in [true, false] {
@@ -513,7 +513,7 @@ fn a_caller_that_gave_way_until_its_deadline_is_told_that_the_lock_is_held() {
     assert!(driver.outcome.is_some_and(Outcome::is_held));
 }
 
-/// The threads before it have reached the nodes, however long ago the caller itself has.
+/// The threads ahead of the caller have reached the nodes, however long ago the caller itself has.
 #[test]
 fn a_wait_in_the_queue_ends_the_time_without_a_quorum() {
     for waits in [true, false] {
@@ -526,7 +526,7 @@ fn a_wait_in_the_queue_ends_the_time_without_a_quorum() {
         driver.timeout();
         driver.client.now = at(12_000);
         if waits {
-            // It gives way behind that, which takes a moment more.
+            // The caller gives way after its wait in the queue, which takes a moment more.
             let turn = Turn::GiveWay(at(12_008));
             driver.place = Place { turn, is_held: false, comes_first: true };
             driver.machine.handle_queue_changed();
@@ -539,7 +539,7 @@ fn a_wait_in_the_queue_ends_the_time_without_a_quorum() {
     }
 }
 
-/// What a node answers whose queue ends with that ticket.
+/// The vote of a node whose queue ends with that ticket.
 fn queued(ticket: u64) -> Vote {
     Vote::Queued { remaining: Some(Duration::from_secs(5)), ticket }
 }

@@ -74,7 +74,7 @@ fn a_reservation_is_withdrawn_however_the_call_ends_and_not_if_there_is_none() {
     assert_eq!(driver.done(), ["look", "withdraw", "handed over"]);
 }
 
-/// A caller that cannot take the lock keeps it from nobody, until it is refused by a majority again.
+/// A caller that cannot take the lock keeps nobody else from it, until a majority refuses it again.
 #[test]
 fn a_call_that_reaches_no_majority_reserves_nothing_and_withdraws_its_reservation() {
     for (not_admitted, is_off) in [(false, false), (true, false), (false, true), (true, true)] {

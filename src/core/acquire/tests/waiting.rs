@@ -1,4 +1,4 @@
-//! Told cases of a caller that waits, in `testdata/waiting.txt`: what nodes tell it, and when it tries again.
+//! Told cases of a caller that waits, in `testdata/waiting.txt`: the nodes' messages, and the time of its next try.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::super::vote::{Attempt, Ballot, Vote};
 use super::super::wake::{ReleaseTracker, WakeReason};
 use super::contention::Contention;
 
-/// How long each attempt takes.
+/// Duration of each attempt.
 const MOMENT: Duration = Duration::from_millis(1);
 
 struct Caller {
@@ -30,14 +30,14 @@ impl Caller {
         }
     }
 
-    /// As `Acquire` does it, when an attempt has come to nothing.
+    /// Does the same as `Acquire` after an attempt in vain.
     fn ended(&mut self, attempt: &Attempt) {
         self.tracker.attempt_ended(attempt, 0, self.may_fall_back);
         self.contention.tried(attempt.is_split(), MOMENT, self.tracker.is_covered());
         self.contention.ended_at_preferred(attempt.preferred().is_some());
     }
 
-    /// As `Acquire` does it, when a release is told.
+    /// Does the same as `Acquire` when a release is announced.
     fn wakes(&mut self, random: f64) -> String {
         let Some(reason) = self.tracker.wake_reason() else { return "sleeps".to_owned() };
         let pause = self.contention.woken(reason, random);
@@ -61,8 +61,8 @@ fn name(reason: WakeReason) -> &'static str {
     }
 }
 
-/// An attempt in vain: `granted N ..` by those nodes, or not answered by them (`silent N ..`), and refused by the others; or
-/// `refused-by N` alone, before the others were asked.
+/// An attempt in vain. `granted N ..` or `silent N ..`: those nodes grant it, or do not answer, and the others refuse it.
+/// `refused-by N`: that node alone refuses it, before the others are asked.
 fn attempt(nodes: usize, words: &mut Words<'_>) -> Attempt {
     let (start, ttl) = (Time::default(), Duration::from_secs(1));
     let mut attempt = Attempt::new(nodes, start, start, ttl, Allowance::FOR_DRIFT);

@@ -1,4 +1,4 @@
-//! How a set begins whose masters' clocks disagree: each client hears of the masters in an order of its own, and requests
+//! The beginning of a set whose masters' clocks disagree: each client hears of the masters in an order of its own, and requests
 //! overlap.
 
 use super::super::base::without;
@@ -8,7 +8,7 @@ use super::*;
 
 const NODES: usize = 5;
 
-/// Numbers that look random.
+/// A generator of pseudo-random numbers.
 struct Random(u64);
 
 impl Random {
@@ -23,9 +23,9 @@ impl Random {
 struct Beginning {
     world: World,
     random: Random,
-    /// How much time passes at most between two steps of a client, in microseconds.
+    /// The most time that passes between two steps of a client, in microseconds.
     pace_us: usize,
-    /// How many clients take steps: round trips take as long, however many there are.
+    /// The number of clients that take steps. A round trip takes the same time for any number of them.
     active: usize,
 }
 
@@ -39,7 +39,7 @@ impl Beginning {
         Self { world, random, pace_us, active: clients }
     }
 
-    /// Something that a client has to do with a node is sent, arrives, or is answered.
+    /// Sends a request of the client to a node, has it arrive, or has it answered.
     fn step(&mut self, client: usize) {
         let node = self.random.below(NODES);
         match self.random.below(3) {
@@ -53,7 +53,7 @@ impl Beginning {
         self.world.advance(Duration::from_micros(passed_us as u64));
     }
 
-    /// Until all nodes grant to all clients.
+    /// Lets the clients act until all nodes grant to all of them.
     fn begin(&mut self) {
         let clients = self.world.clients.len();
         for _ in 0..200_000 {
@@ -69,7 +69,7 @@ impl Beginning {
         panic!("not all nodes grant")
     }
 
-    /// The set's time in milliseconds, by which a client makes its first number that does not reach those nodes.
+    /// Returns the set's time, in milliseconds, from which a client that does not reach those nodes makes its first number.
     fn first_number(&mut self, away: [usize; 2]) -> i64 {
         let client = newcomer(&mut self.world);
         self.active = 1;
@@ -86,8 +86,8 @@ impl Beginning {
     }
 }
 
-/// Whatever a client hears first: the next holder's number is larger, although only the first master has the lock's
-/// number, and forgets it.
+/// The next holder's number is larger, whatever a client hears first, although only the first master has the lock's number, and
+/// forgets it.
 #[test]
 fn numbers_rise_from_the_first_one_on() {
     for seed in 0..60 {
@@ -100,7 +100,7 @@ fn numbers_rise_from_the_first_one_on() {
     }
 }
 
-/// By how much the nodes' marks differ that say where their clocks are.
+/// Returns the largest difference between the set's times that the nodes' clocks and marks yield.
 fn marks_differ_by(world: &World) -> i64 {
     let set_ms = |server: &Server| {
         let mark = Mark::parse(server.mark.as_deref()?)?;
@@ -110,15 +110,15 @@ fn marks_differ_by(world: &World) -> i64 {
     noted.iter().max().zip(noted.iter().min()).map_or(0, |(most, least)| most - least)
 }
 
-/// The client does what it has to do with the node.
+/// Lets the client finish its next request to the node.
 fn hear(world: &mut World, node: usize) {
     world.ask(0, node);
     world.arrive(0, node);
     world.answer(0, node);
 }
 
-/// A client that begins has heard of the first three masters. It is about to write the marks of those `first`. Before
-/// these are there, it hears of a fourth one, and has to do with that one and those `then`.
+/// A client that begins has heard of the first three masters, and is about to write the marks of those in `first`. Before these
+/// marks arrive, it hears of a fourth master, and asks that one and those in `then`.
 fn overlapping(first: &[usize], then: &[usize]) -> World {
     let Beginning { mut world, .. } = Beginning::new(0, 1);
     (0..3).for_each(|node| hear(&mut world, node));
@@ -136,7 +136,7 @@ fn overlapping(first: &[usize], then: &[usize]) -> World {
     world
 }
 
-/// Somebody has said that no lock can be held.
+/// Ends the quarantines by order: no lock can be held.
 fn end_quarantines(world: &mut World, client: usize) {
     let admission = &mut world.clients[client].admission;
     for node in 0..NODES {
@@ -153,7 +153,7 @@ fn the_second_mark_is_measured_by_the_first_one() {
     assert_eq!(without(&[Mechanism::FirstNotesTakeTurns], differ_by), 60_000);
 }
 
-/// A mark that is not answered does not keep the others waiting.
+/// The other nodes do not wait for ever for a mark that is not answered.
 #[test]
 fn a_first_mark_that_does_not_arrive_is_waited_for_no_longer_than_until_it_is_sent_again() {
     let Beginning { mut world, .. } = Beginning::new(0, 1);
@@ -164,7 +164,7 @@ fn a_first_mark_that_does_not_arrive_is_waited_for_no_longer_than_until_it_is_se
     assert!(world.servers[1].mark.is_some());
 }
 
-/// The answer to each question has come before another node is asked, 10 ms later.
+/// The answer to each question arrives before another node is asked, 10 ms later.
 #[test]
 fn a_node_that_takes_no_mark_keeps_the_others_waiting_once() {
     let Beginning { mut world, .. } = Beginning::new(0, 1);
@@ -184,8 +184,8 @@ fn a_node_that_takes_no_mark_keeps_the_others_waiting_once() {
     }
 }
 
-/// Two clients that begin at the same time may write marks that contradict each other. (Here it is one, without its turns.)
-/// Nobody is granted anything by them.
+/// Two clients that begin at the same time may write marks that contradict each other. (This test has one client, which does not
+/// take turns.) No lock is granted by such marks.
 #[test]
 fn marks_that_contradict_each_other_are_set_right_before_all_nodes_grant() {
     let differ_by = || {
@@ -203,7 +203,7 @@ fn marks_that_contradict_each_other_are_set_right_before_all_nodes_grant() {
         panic!("not all nodes grant")
     };
     assert!(differ_by() < 100, "but for what the clocks may drift before it is noted");
-    // The mark of the next node that is heard may settle it as well.
+    // The mark of the next node that is heard may also settle it.
     let settles = Mechanism::ContradictionsAreNotWaitedFor;
     assert!(without(&[settles], differ_by) < 100);
     assert!(without(&[settles, Mechanism::AllMarksAreCompared], differ_by) >= 60_000);

@@ -16,7 +16,7 @@ fn set_by(world: &mut World, node: usize, by_ms: i64) {
     world.set_clock(node, ahead_ms);
 }
 
-/// A client begins that knows nothing.
+/// Adds a client that knows nothing yet.
 pub(super) fn newcomer(world: &mut World) -> usize {
     let nodes = world.servers.len();
     let client = World::new(nodes, &[configuration(nodes)]).clients;
@@ -40,13 +40,13 @@ fn suspended(world: &mut World, client: usize) -> bool {
     news.iter().any(|one| matches!(one, ClockNews::Suspended(_)))
 }
 
-/// The locks of a majority end early on a node whose clock is set. Does it grant one to somebody who has
-/// watched it, or to somebody who begins after that, within the time for which they could live?
+/// The locks of a majority end early on a node whose clock is set. Returns true if the node grants one within the time for which
+/// they could live: to a client that has watched the clock, or to one that begins after the step.
 fn grants_after_a_step(watched: bool) -> bool {
     let mut world = World::settled(3, 2);
     set_by(&mut world, 0, HALF_A_MINUTE);
     let other = if watched { 1 } else { newcomer(&mut world) };
-    // The answer tells the time along with the grant; then it tries again, as soon as it may.
+    // The answer states the time along with the grant. The client then tries again, as soon as it may.
     let mut granted = false;
     for _ in 0..9 {
         world.advance(seconds(1));
@@ -59,8 +59,8 @@ fn grants_after_a_step(watched: bool) -> bool {
     granted
 }
 
-/// The requests of a client reach the nodes after the time `after`, and the answers reach the client a time `later` after that. It
-/// has just begun, or has watched the nodes before. Does a majority grant it locks half a second later?
+/// The requests of a client reach the nodes after the time `after`, and the answers reach the client a time `later` after that.
+/// The client has just begun, or has watched the nodes before. Returns true if a majority grants it locks half a second later.
 fn grants_after_slow_answers(has_just_begun: bool, after: Duration, later: Duration) -> bool {
     let mut world = World::settled(3, 2);
     let client = if has_just_begun { newcomer(&mut world) } else { 1 };
@@ -81,7 +81,7 @@ fn grants_after_slow_answers(has_just_begun: bool, after: Duration, later: Durat
     (0..3).filter(|node| world.takes(client, *node)).count() >= 2
 }
 
-/// As of a process that is stopped while its requests are under way, or begins on a busy machine.
+/// For example, a process is stopped while its requests are under way, or begins on a busy machine.
 #[test]
 fn answers_that_took_long_keep_nobody_from_locks_for_long() {
     let times = [1, 10, 70, 95, 110, 200, 1_000, 3_500, 60_000].map(Duration::from_millis);
@@ -138,7 +138,7 @@ fn a_node_whose_clock_is_set_back_grants_again_when_its_mark_says_so() {
             .is_some_and(|mark| mark.contains("ahead_ms=-30000 ") && mark.ends_with(" admitted"))
     );
     assert!(world.takes(0, 0));
-    // Set right again: what was granted in between ends early.
+    // The clock is set right again: locks that were granted in between end early.
     set_by(&mut world, 0, HALF_A_MINUTE);
     let other = newcomer(&mut world);
     world.visit(other);
@@ -147,7 +147,7 @@ fn a_node_whose_clock_is_set_back_grants_again_when_its_mark_says_so() {
     assert!(!world.takes(1, 0));
 }
 
-/// A process begins, and hears of the node first whose clock was set back, and then of one that is right.
+/// A process begins. It first hears of the node whose clock was set back, and then of a node whose clock is right.
 #[test]
 fn of_two_clocks_of_three_nobody_is_accused() {
     let mut world = World::settled(3, 1);
@@ -162,7 +162,7 @@ fn of_two_clocks_of_three_nobody_is_accused() {
     assert!((0..3).all(|node| world.takes(other, node) && world.servers[node].is_admitted()));
 }
 
-/// The same, and the third one stays away: then all locks have ended that may have been let go.
+/// The same, and the third node stays away. The doubt ends when all locks that may have ended early are over.
 fn locks_after_a_doubt_that_nobody_can_end() -> bool {
     let mut world = World::settled(3, 1);
     set_by(&mut world, 0, HALF_A_MINUTE);
@@ -184,7 +184,7 @@ fn a_doubt_that_nobody_can_end_ends_with_the_locks_and_without_that_never() {
     assert!(!without(&[Mechanism::DoubtsEnd], locks_after_a_doubt_that_nobody_can_end));
 }
 
-/// Of three nodes one is down.
+/// One of three nodes is down.
 #[test]
 fn one_clock_that_goes_on_shows_that_it_was_not_ours() {
     for by_ms in [HALF_A_MINUTE, -HALF_A_MINUTE] {
@@ -197,7 +197,7 @@ fn one_clock_that_goes_on_shows_that_it_was_not_ours() {
     }
 }
 
-/// All nodes, or as many as there are to be reached, have gone on, and our own clock has not.
+/// The clocks of all nodes, or of the reachable ones, have gone on, and our own clock has not.
 fn we_are_suspended(nodes: usize, reachable: usize) -> bool {
     let mut world = World::settled(nodes, 1);
     (reachable..nodes).for_each(|node| world.reach(0, node, false));
@@ -222,7 +222,7 @@ fn if_all_clocks_are_set_at_once_it_is_us() {
     assert!(!without(&[Mechanism::OwnClockIsDoubted], || we_are_suspended(3, 3)));
 }
 
-/// With one node nobody can say whose clock it was, so who has seen it waits for the longest lock.
+/// With one node nobody can tell whose clock it was, so a client that has seen the step waits for the longest lock.
 #[test]
 fn a_single_node_grants_nothing_to_those_who_have_seen_its_clock_set() {
     let mut world = World::settled(1, 1);
@@ -263,7 +263,7 @@ fn a_clock_that_drifts_is_not_accused() {
     assert!(world.takes(other, 2), "nor by somebody who begins now");
 }
 
-/// A clock that its time service sets right in small steps, faster than one per cent.
+/// A time service sets a clock right in small steps, faster than one per cent.
 #[test]
 fn a_clock_that_is_slewed_fast_is_found_out() {
     let mut world = World::settled(3, 1);
@@ -276,7 +276,7 @@ fn a_clock_that_is_slewed_fast_is_found_out() {
     assert!(!world.servers[2].is_admitted());
 }
 
-/// A clock is set while its node is in quarantine, and what its holders repair there ends too early.
+/// A clock is set while its node is in quarantine, and a key that its holder repairs there ends too early.
 #[test]
 fn a_step_in_quarantine_begins_another_one() {
     let mut world = World::settled(3, 2);
@@ -290,17 +290,17 @@ fn a_step_in_quarantine_begins_another_one() {
     assert!(world.servers[0].is_admitted());
 }
 
-/// What every validity allows for costs nobody a vote; more does, for as long as any lock can live. Where the
-/// two cannot be told apart, it does until one per cent of the time makes up for that.
+/// A step that every validity allows for costs nobody a vote. A larger one does, for as long as any lock can live. If the two
+/// cannot be told apart, the vote is lost until one per cent of the time makes up for that.
 #[test]
 fn the_sets_tolerance_says_which_steps_matter() {
     let votes_after = |by_ms, within| {
         let mut world = World::settled(3, 1);
-        // In its first seconds a client counts what the clock may have gained before.
+        // In its first seconds a client counts the gain that the clock may have had before.
         world.run(seconds(5));
         set_by(&mut world, 0, by_ms);
         let set_at = world.now;
-        // It was read half a second ago, so five milliseconds may be drift.
+        // The clock was read half a second ago, so five milliseconds may be drift.
         world.advance(Duration::from_millis(500));
         let mut votes = world.takes(0, 0);
         while world.now < set_at.after(within) {
@@ -323,8 +323,8 @@ fn the_sets_tolerance_says_which_steps_matter() {
     assert!(without(&[Mechanism::DoubtHasNoVote], || votes_after(101, soon)));
 }
 
-/// A process begins after one small step, and notes it. After another such step, does it take a lock, or one
-/// that begins then (`anew`)?
+/// A process begins after one small step, and notes it. Returns true if, after another such step, it takes a lock, or a process
+/// does that begins then (`anew`).
 fn grants_after_two_steps(anew: bool) -> bool {
     let mut world = World::settled(3, 1);
     world.run(seconds(2));
@@ -346,8 +346,8 @@ fn small_steps_add_up_whoever_has_begun_between_them() {
     assert!(without(&[Mechanism::TrackersBeginAtMarks], || grants_after_two_steps(false)));
 }
 
-/// A clock that was set by less than the tolerance, and stays there, is noted within some seconds: then
-/// another such step costs nobody a vote either.
+/// A clock that was set by less than the tolerance, and stays there, is noted within some seconds. Then another such step costs
+/// nobody a vote either.
 #[test]
 fn a_small_step_is_noted_little_by_little() {
     let mut world = World::settled(3, 1);
@@ -362,9 +362,9 @@ fn a_small_step_is_noted_little_by_little() {
     assert!(world.takes(other, 0) && world.takes(0, 0));
 }
 
-/// A node's clock is set forward. Then another one restarts, the third is away, and only a client that begins now is there: it
-/// measures the restarted one's clock by that of the first. Does the first one grant while the locks could live that it has
-/// let go too early?
+/// A node's clock is set forward. Then another node restarts, the third is away, and only a new client is there: it measures the
+/// restarted node's clock by that of the first. Returns true if the first node grants while the locks that it has let go too
+/// early could still live.
 fn grants_by_the_word_of_a_node_in_quarantine(with_data: bool) -> bool {
     let mut world = World::settled(3, 1);
     set_by(&mut world, 0, HALF_A_MINUTE);
@@ -392,7 +392,7 @@ fn a_clock_that_was_measured_by_another_one_does_not_show_that_this_was_not_set(
     }
 }
 
-/// The set's time, as that client knows it, in milliseconds since the true one.
+/// Returns the set's time as that client knows it, in milliseconds since the true time.
 fn time_ms(world: &World, client: usize) -> Option<i64> {
     let client = &world.clients[client];
     let time_us = client.admission.time_us(client.now(world.now), false)?;
@@ -400,7 +400,7 @@ fn time_ms(world: &World, client: usize) -> Option<i64> {
     Some((time_us - now_us).div_euclid(1_000))
 }
 
-/// Two of five masters are a minute ahead: whichever of them a client knows, the set's time is the same.
+/// Two of five masters are a minute ahead. The set's time does not depend on which of them a client knows.
 #[test]
 fn the_sets_time_does_not_depend_on_which_nodes_are_heard() {
     let run = || {
@@ -418,7 +418,7 @@ fn the_sets_time_does_not_depend_on_which_nodes_are_heard() {
             Mechanism::TimeIsCorrected.is_on(),
             "{first} {second}"
         );
-        // One of them forgets, and is known only with those whose clocks are right.
+        // One of them forgets, and can be compared only with the nodes whose clocks are right.
         world.restart(0, false);
         world.reach(0, 3, false);
         world.reach(0, 4, false);
@@ -450,7 +450,7 @@ fn the_sets_time_takes_the_clocks_of_a_majority() {
     world.reach(other, 4, true);
     world.visit(other);
     assert!(time_ms(&world, other).is_some_and(|ms| ms.abs() < 100));
-    // What was known of a node goes on while it cannot be reached.
+    // The last reading of a node's clock still counts while the node cannot be reached.
     world.reach(other, 4, false);
     world.advance(seconds(60));
     assert!(time_ms(&world, other).is_some_and(|ms| ms.abs() < 100));

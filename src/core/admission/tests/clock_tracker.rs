@@ -8,12 +8,12 @@ fn at(us: u64) -> Time {
     Time::from_start(Duration::from_micros(us))
 }
 
-/// A clock that says `server_us` to a question of `sent_us` that takes `way_us`.
+/// A reading of a clock that says `server_us`: the question goes out at `sent_us`, and the answer takes `way_us`.
 fn reading(server_us: i64, sent_us: u64, way_us: u64) -> Offset {
     Offset::new(server_us, at(sent_us), at(sent_us + way_us))
 }
 
-/// What the last of the readings says, where all others fit; a step in whole milliseconds.
+/// The verdict of the last reading, where all others fit; a step in whole milliseconds.
 #[derive(Debug, PartialEq, Eq)]
 enum Says {
     Fits,
@@ -39,7 +39,7 @@ fn last(readings: &[Offset]) -> Says {
 #[test]
 fn doubt_is_between_what_fits_and_a_step() {
     let first = reading(5_000_000, 1_000_000, 1_000);
-    // A second later, each clock may be ten milliseconds wrong, and each answer took one.
+    // After a second, each clock may be ten milliseconds wrong, and each answer took one.
     for (server_us, says) in [
         (6_000_000, Says::Fits),
         (6_037_000, Says::Fits),
@@ -60,7 +60,7 @@ fn a_round_trip_beyond_the_tolerance_leaves_a_doubt() {
     let first = reading(5_000_000, 1_000_000, 1_000);
     let slow = reading(6_060_000, 2_000_000, 60_000);
     assert_eq!(last(&[first, slow]), Says::Doubtful);
-    // Nothing of the doubt is left when the clock was read faster, and nothing was forgotten by it.
+    // A faster reading ends the doubt, and nothing was forgotten because of it.
     let mut tracker = ClockTracker::new(first);
     assert_eq!(tracker.read(slow, TOLERANCE), Reading::Doubtful);
     assert_eq!(tracker.read(reading(6_061_000, 2_060_000, 1_000), TOLERANCE), Reading::Fits);
@@ -70,7 +70,7 @@ fn a_round_trip_beyond_the_tolerance_leaves_a_doubt() {
     assert!(matches!(stepped, Reading::Stepped(ClockStep::Forward(_))));
 }
 
-/// Each is less than a third of what would be noticed.
+/// Each step is less than a third of the step that would be noticed.
 #[test]
 fn small_steps_add_up() {
     let at_step = |i: i64| reading(i * 16_000 + i * 1_000, 1_000 * i.unsigned_abs(), 10);
@@ -79,7 +79,7 @@ fn small_steps_add_up() {
     assert_eq!(last(&readings), Says::Forward(63));
 }
 
-/// It may be 40 ms ahead of its mark already; one per cent of the time makes up for that.
+/// The clock may be 40 ms ahead of its mark already; one per cent of the time makes up for that.
 #[test]
 fn what_a_clock_had_gained_before_counts_along() {
     let step = |after_us: i64| {
@@ -107,12 +107,12 @@ fn what_was_set_is_tracked_from_there() {
     ));
     assert_eq!(read(&mut tracker, 30_001_000, 2_000), Reading::Fits);
     assert!(matches!(read(&mut tracker, 3_000, 3_000), Reading::Stepped(ClockStep::Back(_))));
-    // Back by less than the tolerance, and forward again: the latter counts in full.
+    // The clock is set back by less than the tolerance, and forward again: the latter step counts in full.
     assert_eq!(read(&mut tracker, -36_000, 4_000), Reading::Fits);
     assert!(matches!(read(&mut tracker, 25_000, 5_000), Reading::Stepped(ClockStep::Forward(_))));
 }
 
-/// A doubt about them protects locks that were granted before.
+/// A doubt about the bounds protects locks that were granted before.
 #[test]
 fn bounds_that_a_reading_has_fitted_stay() {
     let mut tracker = ClockTracker::new(reading(15_000, 0, 30_000));
@@ -131,8 +131,8 @@ fn what_is_known_of_a_clock_gets_old() {
 }
 
 proptest! {
-    /// A clock that is no wronger than allowed is never accused, however it is read; and where it is read
-    /// fast and often, nobody doubts it.
+    /// A clock that is no more wrong than allowed is never accused, however it is read. If it is read fast and often, it is never
+    /// in doubt.
     #[test]
     fn a_clock_within_its_rate_takes_no_step(
         rate_ppm in -9_990_i64..9_990, start_us in -1_000_000_i64..1_000_000,
@@ -160,8 +160,7 @@ proptest! {
         }
     }
 
-    /// However a clock is read, and whatever it drifts: one step beyond the tolerance never fits, neither
-    /// at once nor later.
+    /// One step beyond the tolerance never fits, neither at once nor later, however the clock is read, and whatever its drift.
     #[test]
     fn a_step_beyond_the_tolerance_never_fits(
         rate_ppm in -5_000_i64..5_000, step_us in 50_001_i64..80_000, steps_at in 1_usize..30,

@@ -9,7 +9,7 @@ const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// The first `clients` take something on all nodes all the time, and do what is due besides.
+/// The first `clients` take locks on all nodes all the time, and also do everything that is due.
 fn busy(world: &mut World, clients: usize, time: Duration, mut each: impl FnMut(&mut World)) {
     let end = world.now.after(time);
     while world.now < end {
@@ -22,8 +22,8 @@ fn busy(world: &mut World, clients: usize, time: Duration, mut each: impl FnMut(
     }
 }
 
-/// A clock gains or loses 300 ms, slower than clocks may drift, while a client is busy. Does a process that
-/// begins then accuse the master, which has done nothing wrong?
+/// A clock gains or loses 300 ms, slower than clocks may drift, while a client is busy. Returns true if a process that begins
+/// then accuses the master, which has done nothing wrong.
 fn accused_for_drift(each_ms: i64) -> bool {
     let mut world = World::settled(3, 1);
     busy(&mut world, 1, ms(60_000), |world| world.servers[2].clock_ms += each_ms);
@@ -39,9 +39,8 @@ fn a_clock_that_drifts_under_load_is_noted_too() {
     assert!(without(&[Mechanism::BusyNodesAreProbed], || accused_for_drift(1)));
 }
 
-/// A clock falls behind while clients are busy, and a lock is granted there. It is set right in one step,
-/// which ends that lock early. Is another lock granted there, to a client that was there or to one that
-/// begins then?
+/// A clock falls behind while clients are busy, and a lock is granted on its node. The clock is set right in one step, which ends
+/// that lock early. Returns true if another lock is granted there, to an old client or to one that begins then.
 fn grants_once_set_right(nodes: usize) -> bool {
     let mut world = World::settled(nodes, 2);
     let mut behind = 0;
@@ -89,9 +88,8 @@ fn nodes_are_probed_often_enough_however_often_their_clocks_are_read() {
     }
 }
 
-/// A clock is set back and right again before any client has probed the node. Does it grant to somebody who has
-/// seen that, within the time for which locks could live? The third node is away, or only half of the step
-/// is made good.
+/// A clock is set back and right again before any client has probed the node. Returns true if the node grants within the time for
+/// which locks could live, to a client that has seen the step. The third node is away, or only a part of the step back is undone.
 fn grants_after_a_step_below_the_mark(third: bool, step_ms: i64) -> bool {
     let mut world = World::settled(3, 2);
     world.run(ms(5_000));
@@ -130,7 +128,7 @@ fn a_step_that_was_seen_counts_although_the_mark_would_hide_it() {
     }
 }
 
-/// All that `client` has to do just now, with so long round trips.
+/// Lets `client` do all that is due now, with round trips of that length.
 fn visit_slowly(world: &mut World, client: usize, round_trip: Duration) {
     for _ in 0..6 {
         let nodes = world.servers.len();
@@ -145,8 +143,8 @@ fn visit_slowly(world: &mut World, client: usize, round_trip: Duration) {
     }
 }
 
-/// A client far away is granted locks by a node whose clock has fallen behind its mark, and cannot tell. A
-/// process nearby begins after a step that sets it right. OPERATIONS.md states what it does not notice.
+/// A client far away is granted locks by a node whose clock has fallen behind its mark, and cannot tell. A process nearby begins
+/// after a step that sets the clock right. OPERATIONS.md states the steps that it does not notice.
 #[test]
 fn a_round_trip_hides_no_more_of_a_step_than_it_takes() {
     let tolerance_ms = 100;

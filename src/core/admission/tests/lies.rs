@@ -1,4 +1,4 @@
-//! Clocks and marks that are out of their mind: they cost their own node its vote, and no other one.
+//! Clocks and marks that are completely wrong: they cost their own node its vote, and no other node.
 
 use super::super::base::without;
 use super::clocks::Offset;
@@ -6,13 +6,13 @@ use super::mark::{Identity, Noted};
 use super::model::{MAX_TTL, World, configuration};
 use super::*;
 
-/// A clock was set, and its node has gone since: nobody can say any more whose clock that was. Another node
-/// has lost its mark, and is needed.
+/// A clock was set, and its node has gone since: nobody can tell any more whose clock it was. Another node has lost its mark, and
+/// is needed.
 fn locks_although_a_doubted_node_has_gone() -> bool {
     let mut world = World::settled(3, 1);
     world.clients[0].admission.take_clock_news();
     world.set_clock(2, world.servers[2].clock_ms + 30_000);
-    // It is seen by an answer, and is never probed again.
+    // The step is seen in an answer, and the node is never probed again.
     world.takes(0, 2);
     world.reach(0, 2, false);
     world.restart(1, false);
@@ -28,7 +28,7 @@ fn without_its_end_a_doubt_about_a_node_that_has_gone_keeps_another_one_away_for
     assert!(!without(&[Mechanism::DoubtsEnd], locks_although_a_doubted_node_has_gone));
 }
 
-/// The first mark of a new set says when it is by that node's clock.
+/// The first mark of a new set says what the set's time is by that node's clock.
 fn first_mark(ahead_ms: i64) -> World {
     let mut world = World::new(3, &[configuration(3)]);
     let identity = Identity::new("liar", "liar").expect("ids");
@@ -50,7 +50,7 @@ fn first_mark(ahead_ms: i64) -> World {
     world
 }
 
-/// Those first marks that keep a client from its locks, or have it believe in another time.
+/// Returns the first marks that keep a client from its locks, or make it believe in another time.
 fn believed_marks() -> Vec<i64> {
     let mut marks = vec![i64::MIN, -20_000_000_000_000, 20_000_000_000_000, i64::MAX];
     marks.retain(|ahead_ms| {
@@ -88,7 +88,7 @@ fn the_time_that_several_clocks_have_reached_does_not_fall_with_the_sets_time() 
     assert!(behind_us(&world, several(&world)).abs() < 1_000_000);
 }
 
-/// What all clocks of the world say that are right.
+/// Returns the time of all clocks of the world that are right.
 fn true_us(world: &World) -> i64 {
     i64::try_from(world.now.since(Time::default()).as_micros()).expect("short")
 }

@@ -27,18 +27,18 @@ fn machine(configuration: &Configuration) -> Admission {
 fn probe(run: &str, mark: Option<&str>) -> Probe {
     let identity = Identity::new(run, "p1").expect("ids");
     let mark = mark.map(ToOwned::to_owned);
-    // See `see`.
+    // `see` replaces this clock.
     let clock = Offset::new(0, Time::default(), Time::default());
     Probe { changed: false, role: Role::Master, identity, promoted: false, clock, mark }
 }
 
-/// That of a server whose clock is that of the machine's.
+/// A reading of a server's clock that shows the same time as the machine's.
 fn clock(now: Time) -> Offset {
     let time_us = i64::try_from(now.since(Time::default()).as_micros()).expect("short");
     Offset::new(time_us, now, now)
 }
 
-/// The answer comes, from such a server.
+/// Hands in the answer of such a server.
 fn see(machine: &mut Admission, node: usize, probe: Probe, now: Time) {
     machine.probed(node, Probe { clock: clock(now), ..probe }, now);
 }
@@ -53,7 +53,7 @@ fn quarantined(until_ms: Option<u64>) -> MarkState {
     MarkState::Quarantined { until_ms, id: 7 }
 }
 
-/// Three nodes of which two have been admitted, and the last is in that state.
+/// Three nodes: two have been admitted, and the last one is in that state.
 fn one_of_three(state: MarkState) -> (Configuration, Admission) {
     let configuration = configuration(3);
     let mut machine = machine(&configuration);
@@ -224,7 +224,7 @@ fn another_configuration_anywhere_stops_everything_but_the_holders() {
     );
     assert_eq!(machine.ready_in(at(0), exactly(9_000)), None);
     assert!((0..3).all(|node| machine.serves_holders(node)));
-    // As long as it is reachable.
+    // The conflict lasts as long as that node can be reached.
     machine.lost(1);
     assert!(matches!(machine.grants(0), Grants::Under(_)));
 }
@@ -246,7 +246,8 @@ fn one_server_under_two_addresses_is_no_set() {
     assert_eq!(machine.conflict(), Some(0));
     assert_eq!(machine.grants(0), Grants::Nothing);
     assert!(!machine.serves_holders(0) && !machine.serves_holders(2), "its word counted twice");
-    // Its vote may have been counted at the first address; nobody knows where that leads now.
+    // Its vote may have been counted at the first address, and nobody knows which server is there
+    // now.
     machine.lost(0);
     assert_eq!(machine.node_state(2), NodeState::Twin(0));
     let restarted = mark(&configuration, "r9", MarkState::Admitted);

@@ -1,5 +1,5 @@
-//! A small world for the admission machines: servers that restart, are flushed, promoted and have
-//! their clocks set, and clients whose requests are held up for as long as the story wants.
+//! A small world for the admission machines: servers that restart, are flushed, promoted and have their clocks set, and clients
+//! whose requests are held up for as long as a test wants.
 
 use super::super::link::ClockVerdict;
 use super::clocks::{Offset, milliseconds};
@@ -20,24 +20,24 @@ pub(super) fn configuration(nodes: usize) -> Configuration {
     }
 }
 
-/// One server, and since when it cannot have forgotten anything.
+/// One server, and the time at which it last may have forgotten something.
 pub(super) struct Server {
     run: u64,
     repl: u64,
     promoted: bool,
     pub(super) role: Role,
     pub(super) mark: Option<String>,
-    /// False: it answers as always, and leaves its mark as it is.
+    /// False if it answers as always, but leaves its mark as it is.
     pub(super) takes_marks: bool,
-    /// How far its clock is ahead of true time.
+    /// Lead of its clock over true time, in milliseconds.
     pub(super) clock_ms: i64,
     pub(super) forgot_at: Time,
-    /// The same of its keys, which may have ended too early by its clock.
+    /// The time at which its clock was last set forward, so that keys may have ended too early.
     set_at: Time,
 }
 
 impl Server {
-    /// What `lua/node/admit.lua` does.
+    /// Does the work of `lua/node/admit.lua`.
     fn admit(&mut self, change: Option<&Change>, now: Time) -> Probe {
         let identity = Identity::new(&format!("run{}", self.run), &format!("repl{}", self.repl));
         let identity = identity.expect("letters and digits");
@@ -56,7 +56,7 @@ impl Server {
         Probe { changed, role, identity, promoted, clock, mark }
     }
 
-    /// What `lua/node/check.lua` does.
+    /// Does the work of `lua/node/check.lua`.
     fn check(&self, as_seen: &AsSeen, now: Time) -> Checked {
         let identity = format!("repl{}", self.repl);
         let is_as_seen =
@@ -64,7 +64,7 @@ impl Server {
         if is_as_seen { Checked::AsSeen(self.read(now, now, now)) } else { Checked::Differs }
     }
 
-    /// What its clock says, to a client that asked and was answered then by its own.
+    /// Returns a reading of its clock by a client that asked and was answered at those times of its own clock.
     fn read(&self, now: Time, sent: Time, received: Time) -> Offset {
         let time_ms = clock(now).saturating_add_signed(self.clock_ms);
         Offset::new(time_ms.cast_signed() * 1_000, sent, received)
@@ -95,7 +95,7 @@ enum Answer {
 
 pub(super) struct Client {
     pub(super) admission: Admission,
-    /// How far its own clock is ahead of true time.
+    /// Lead of its own clock over true time, in milliseconds.
     clock_ms: u64,
     on_the_way: Vec<Option<Sent>>,
     reachable: Vec<bool>,
@@ -119,7 +119,7 @@ pub(super) struct World {
     pub(super) now: Time,
     pub(super) servers: Vec<Server>,
     pub(super) clients: Vec<Client>,
-    /// Changes that somebody has sent and nobody waits for any more; they may arrive at any time.
+    /// Changes that a client has sent and does not wait for any more; they may arrive at any time.
     in_flight: Vec<(usize, u64, Change)>,
     /// Nodes that were admitted too early.
     pub(super) early: Vec<String>,
@@ -132,8 +132,7 @@ fn clock(time: Time) -> u64 {
 }
 
 impl World {
-    /// New servers, true time far from zero, and a client for each configuration, each with a clock of
-    /// its own.
+    /// Returns new servers, a true time far from zero, and a client for each configuration, each with a clock of its own.
     pub(super) fn new(nodes: usize, clients: &[Configuration]) -> Self {
         let now = Time::default().after(Duration::from_secs(1_000_000));
         let server = |node| Server {
@@ -163,7 +162,7 @@ impl World {
         }
     }
 
-    /// A world of one configuration in which all nodes have been admitted for long.
+    /// Returns a world of one configuration in which all nodes have been admitted for long.
     pub(super) fn settled(nodes: usize, clients: usize) -> Self {
         let mut world = Self::new(nodes, &vec![configuration(nodes); clients]);
         world.run(MAX_TTL * 3);
@@ -189,9 +188,9 @@ impl World {
         (0..self.clients.len()).for_each(|client| self.visit(client));
     }
 
-    /// All that `client` has to do just now, without delays.
+    /// Lets `client` do all that is due now, without delays.
     pub(super) fn visit(&mut self, client: usize) {
-        // Twice, for what was read last may be what the first were waiting for.
+        // Twice, since the first nodes may have waited for an answer of the last ones.
         for node in (0..self.servers.len()).chain(0..self.servers.len()) {
             let mut steps = 0;
             while self.ask(client, node) {
@@ -203,7 +202,7 @@ impl World {
         }
     }
 
-    /// Sends what is due; whether anything was.
+    /// Sends a request if one is due, and returns true then.
     pub(super) fn ask(&mut self, client: usize, node: usize) -> bool {
         let (now, id) = (self.now, self.id());
         let client = &mut self.clients[client];
@@ -223,7 +222,7 @@ impl World {
         true
     }
 
-    /// The request that is on its way to `node` is run there.
+    /// Runs the request that is on its way to `node`.
     pub(super) fn arrive(&mut self, client: usize, node: usize) {
         if let Some(sent) = &mut self.clients[client].on_the_way[node]
             && sent.answer.is_none()
@@ -238,7 +237,7 @@ impl World {
         }
     }
 
-    /// The answer reaches the client.
+    /// Delivers the answer to the client.
     pub(super) fn answer(&mut self, client: usize, node: usize) {
         let now = self.now;
         let client = &mut self.clients[client];
@@ -263,7 +262,7 @@ impl World {
         }
     }
 
-    /// The connection is lost. What was on its way may still arrive.
+    /// Breaks the connection. A request on its way may still arrive.
     pub(super) fn cut(&mut self, client: usize, node: usize) {
         let client = &mut self.clients[client];
         client.admission.lost(node);
@@ -274,19 +273,19 @@ impl World {
         }
     }
 
-    /// Cuts `client` off from `node` until further notice, or puts an end to that.
+    /// Cuts `client` off from `node` until further notice, or ends that.
     pub(super) fn reach(&mut self, client: usize, node: usize, reachable: bool) {
         self.cut(client, node);
         self.clients[client].reachable[node] = reachable;
     }
 
-    /// A request that nobody waits for any more arrives.
+    /// Delivers a request whose client does not wait for it any more.
     pub(super) fn haunt(&mut self, which: usize) {
         if self.in_flight.is_empty() {
             return;
         }
         let (node, run, change) = self.in_flight.swap_remove(which % self.in_flight.len());
-        // What was sent to a process ends with it.
+        // Requests that were sent to a process end with it.
         if self.servers[node].run == run {
             let admitted = self.servers[node].is_admitted();
             self.servers[node].admit(Some(&change), self.now);
@@ -310,11 +309,11 @@ impl World {
         self.servers[node].forgot_at = self.now;
     }
 
-    /// Its clock is set to so far ahead of true time. If that is forward, keys end too early.
+    /// Sets the node's clock so far ahead of true time. A step forward ends keys too early.
     ///
-    /// Before that everybody has seen where it was, and has found out: a clock that is set forward, and back
-    /// again before anybody has probed it, or back and forward while nobody can say whose clock it was, is a
-    /// known limit, and no part of the model.
+    /// Before that, all clients have seen where the clock was, and no doubt about it is left. Two known limits are no part of the
+    /// model: a clock that is set forward, and back again before it is probed; and one that is set back and forward while nobody
+    /// can tell whose clock it was.
     pub(super) fn set_clock(&mut self, node: usize, ahead_ms: i64) {
         (0..self.clients.len()).for_each(|client| self.cut(client, node));
         self.visit_all();
@@ -323,7 +322,7 @@ impl World {
         }
         self.advance(Duration::from_millis(1));
         let before = self.servers[node].clock_ms;
-        // Of one clock or two nobody knows which one is wrong.
+        // With one clock or two, nobody knows which one is wrong.
         let matters = i64::try_from(TOLERANCE.as_millis()).expect("short");
         if ahead_ms - before > matters && self.servers.len() > 2 {
             self.servers[node].set_at = self.now;
@@ -331,7 +330,7 @@ impl World {
         self.servers[node].clock_ms = ahead_ms;
     }
 
-    /// Whether all clients know marks that say where a node's clock is, and those of a majority are.
+    /// Returns true if each client that knows the node's mark finds it as wrong, within 100 ms, as those of a majority.
     pub(super) fn is_noted(&self, node: usize) -> bool {
         self.clients.iter().all(|client| {
             let noted = client
@@ -347,9 +346,8 @@ impl World {
         })
     }
 
-    /// The server was a replica for a while, and is a master again, with another one's data. Clients
-    /// have noticed, for it refused to write. (Those that did not ask it anything have not; that is a
-    /// known limit, and no part of the model.)
+    /// The server was a replica for a while, and is a master again, with the data of another server. Clients have noticed, since
+    /// it refused to write. (A client that did not ask it anything has not; that is a known limit, and no part of the model.)
     pub(super) fn promote(&mut self, node: usize) {
         let repl = self.id();
         let server = &mut self.servers[node];
@@ -357,14 +355,14 @@ impl World {
         (0..self.clients.len()).for_each(|client| self.cut(client, node));
     }
 
-    /// A first replica comes. After a promotion, that changes nothing.
+    /// Adds a first replica. After a promotion, that changes nothing.
     pub(super) fn replica_comes(&mut self, node: usize) {
         if !self.servers[node].promoted {
             self.servers[node].repl = self.id();
         }
     }
 
-    /// Whether `node` grants a lock to `client` now; a refusal is noted.
+    /// Returns true if `node` grants a lock to `client` now; a refusal is noted.
     pub(super) fn takes(&mut self, client: usize, node: usize) -> bool {
         let client = &mut self.clients[client];
         let server = &self.servers[node];
@@ -383,23 +381,23 @@ impl World {
         verdict == ClockVerdict::Fits
     }
 
-    /// Whether a majority grants to `client` now.
+    /// Returns true if a majority grants to `client` now.
     pub(super) fn locks(&mut self, client: usize) -> bool {
         let nodes = self.servers.len();
         (0..nodes).filter(|node| self.takes(client, *node)).count() >= majority(nodes)
     }
 
-    /// How long ago `node` may have forgotten locks.
+    /// Returns the time since `node` may have forgotten locks.
     pub(super) fn forgot_ago(&self, node: usize) -> Duration {
         self.now.since(self.servers[node].forgot_at)
     }
 
-    /// How long ago it may have let a lock end too early, for either reason.
+    /// Returns the time since it may have let a lock end too early, for either reason.
     pub(super) fn let_go_ago(&self, node: usize) -> Duration {
         self.forgot_ago(node).min(self.now.since(self.servers[node].set_at))
     }
 
-    /// The one rule: a node admits only when all that it may have forgotten has ended.
+    /// Checks the one rule: a node is admitted only when all that it may have forgotten has ended.
     fn check(&mut self, node: usize, before: bool) {
         let ago = self.forgot_ago(node);
         if !before && self.servers[node].is_admitted() && ago < MAX_TTL {

@@ -1,4 +1,4 @@
-//! For each mechanism of admission: what goes wrong without it.
+//! For each mechanism of admission, the failure without it.
 
 use super::super::base::{Allowance, Basis, Mechanism, without};
 use super::super::vote::{Extension, ExtensionVote, Renewed};
@@ -9,8 +9,8 @@ fn seconds(s: u64) -> Duration {
     Duration::from_secs(s)
 }
 
-/// A settled set of which a majority comes back empty while a lock is held: can somebody else have
-/// the lock within `time`?
+/// A majority of a settled set comes back empty while a lock is held. Returns true if another client
+/// can have the lock within `time`.
 fn locks_again_after(time: Duration) -> bool {
     let mut world = World::settled(3, 2);
     world.restart(0, false);
@@ -33,7 +33,8 @@ fn without_the_full_time_a_longer_lock_of_others_is_granted_again() {
     assert!(without(&[Mechanism::FullMaxTtl], || locks_again_after(nearly)));
 }
 
-/// A majority is flushed while a lock is held. Can a client that has noticed nothing yet have it?
+/// A majority is flushed while a lock is held. Returns true if a client that has noticed nothing yet
+/// can have the lock.
 fn locks_unaware_of_a_flush() -> bool {
     let mut world = World::settled(3, 2);
     world.flush(0);
@@ -56,7 +57,7 @@ fn a_late_end_ends_a_later_quarantine() -> bool {
     assert!(!world.takes(0, 0));
     world.visit(0);
     world.advance(MAX_TTL + seconds(2));
-    // The first one asks to probe, and is told; then it asks for the end.
+    // The first client asks for a probe, and gets it; then it asks for the end.
     assert!(world.ask(0, 0));
     world.flush(0);
     world.reach(1, 0, true);
@@ -75,7 +76,7 @@ fn without_the_old_value_a_late_change_undoes_what_has_happened_since() {
     assert!(without(&[Mechanism::ChangesNameTheOldValue], a_late_end_ends_a_later_quarantine));
 }
 
-/// New processes come all the time, each of them for less than a quarantine takes.
+/// New processes come all the time. Each of them lives for less than a quarantine takes.
 fn admitted_while_processes_come_and_go() -> bool {
     let mut world = World::new(3, &[]);
     for _ in 0..10 {
@@ -93,7 +94,7 @@ fn without_joining_a_quarantine_never_ends_while_processes_come_and_go() {
     assert!(!without(&[Mechanism::QuarantineIsJoined], admitted_while_processes_come_and_go));
 }
 
-/// The clock of a node that was restarted is set forward while it waits.
+/// The clock of a restarted node is set forward during its quarantine.
 fn early_by_a_clock_that_is_set(nodes: usize) -> bool {
     let mut world = World::settled(nodes, 1);
     world.restart(0, false);
@@ -112,14 +113,14 @@ fn without_the_sets_time_a_node_with_a_wrong_clock_admits_early() {
 #[test]
 fn a_single_node_that_is_not_watched_admits_early() {
     assert!(!early_by_a_clock_that_is_set(1));
-    // That the clock was set is noticed, too.
+    // Noticing the step would prevent it as well.
     without(&[Mechanism::ClocksAreWatched], || {
         assert!(!early_by_a_clock_that_is_set(1));
         assert!(without(&[Mechanism::FewClocksAreWatched], || early_by_a_clock_that_is_set(1)));
     });
 }
 
-/// Of two clocks the one that was behind is set right while the quarantine lasts.
+/// One of two clocks, which was behind, is set right during the quarantine.
 fn early_with_two_clocks() -> bool {
     let mut world = World::settled(2, 1);
     world.servers[0].clock_ms = -60_000;
@@ -135,7 +136,7 @@ fn early_with_two_clocks() -> bool {
 #[test]
 fn two_nodes_that_are_not_watched_admit_early() {
     assert!(!early_with_two_clocks());
-    // That a clock was set is noticed, too, and its mark says where it was.
+    // Noticing the step would prevent it as well, as would the mark, which says where the clock was.
     let others =
         [Mechanism::ClocksAreWatched, Mechanism::ClocksAreNoted, Mechanism::TimeIsCorrected];
     without(&others, || {
@@ -145,7 +146,7 @@ fn two_nodes_that_are_not_watched_admit_early() {
 }
 
 /// One node of a set in use comes back empty, and a client with a longer `max_ttl` is the first to see
-/// it. Do both find nodes that take them for their own?
+/// it. Returns true if both clients find nodes that take them for their own.
 fn two_configurations_side_by_side() -> bool {
     let longer = Configuration { max_ttl: MAX_TTL * 2, ..configuration(3) };
     let mut world = World::settled(3, 1);
@@ -160,15 +161,15 @@ fn two_configurations_side_by_side() -> bool {
 #[test]
 fn without_the_verdict_on_the_set_two_configurations_live_side_by_side() {
     assert!(!two_configurations_side_by_side());
-    // Without anybody else's word of its clock a node would not grant either.
+    // The missing comparison of its clock with others would keep the node from granting as well.
     without(&[Mechanism::ClocksAreNoted], || {
         assert!(!two_configurations_side_by_side());
         assert!(without(&[Mechanism::ConfigurationIsOfTheSet], two_configurations_side_by_side));
     });
 }
 
-/// A majority comes back empty one after the other while a lock is held and renewed. Does a round of
-/// renewal confirm it, with the nodes' word that counts?
+/// The nodes of a majority come back empty one after the other while a lock is held and renewed.
+/// Returns true if each round of renewal is confirmed by the nodes whose answers count.
 fn a_holder_outlives_one_restart_after_the_other() -> bool {
     let mut world = World::settled(3, 1);
     let mut has_key = [true; 3];
@@ -176,7 +177,7 @@ fn a_holder_outlives_one_restart_after_the_other() -> bool {
         world.restart(node, false);
         has_key[node] = false;
         world.visit(0);
-        // Two rounds: the first one repairs, and the next one counts.
+        // The first round repairs, and the second one counts.
         for _ in 0..2 {
             let start = Time::default();
             let mut round = Extension::new(

@@ -9,7 +9,7 @@ use super::*;
 
 const CLIENTS: usize = 3;
 
-/// What can happen to a set.
+/// An event in the life of a set.
 #[derive(Clone, Debug)]
 enum Event {
     Time(u64),
@@ -29,7 +29,7 @@ enum Event {
 
 fn event(nodes: usize) -> impl Strategy<Value = Event> {
     let (node, client) = (0..nodes, 0..CLIENTS);
-    // Where clocks count at all, those of a minority may be wrong.
+    // If clocks count at all, those of a minority may be wrong.
     let wrong_clocks = if nodes < 3 { nodes } else { (nodes - 1) / 2 };
     let pair = (client.clone(), node.clone());
     prop_oneof![
@@ -68,19 +68,19 @@ fn happen(world: &mut World, event: &Event) {
         Event::Flush(node) => world.flush(node),
         Event::Promote(node) => world.promote(node),
         Event::Replica(node) => world.replica_comes(node),
-        // Known limits: a clock was set back while nobody could say whose it was, for those who know were
-        // gone, and forward again before its mark said so; and other marks have been made by it since.
+        // A known limit is left out. A clock was set back while nobody could say whose clock it was, since the clients that know
+        // were gone. It was set forward again before its mark said so, and other marks have been made by it since.
         Event::Clock(node, ahead_ms) if world.is_noted(node) => world.set_clock(node, ahead_ms),
         Event::Clock(..) => {}
     }
 }
 
-/// Whatever happens, no node is admitted before all that it may have forgotten has ended, none grants
-/// that has forgotten something since, and once it is quiet all are admitted in due time.
+/// No node is admitted before all that it may have forgotten has ended. No node grants that has forgotten something since. Once
+/// no more events come, all nodes are admitted in due time.
 fn never_early_and_in_the_end_ready(nodes: usize, events: &[Event]) -> Result<(), TestCaseError> {
     let mut world = World::new(nodes, &vec![configuration(nodes); CLIENTS]);
-    // All of them have probed it before a clock is set. What a process can tell that begins after that, and
-    // after another node has forgotten its note, is a known limit.
+    // All clients have probed each node before a clock is set. A process that begins after that, and after another node has
+    // forgotten its note, is a known limit.
     world.visit_all();
     let pairs = || (0..CLIENTS).flat_map(|client| (0..nodes).map(move |node| (client, node)));
     for event in events {
@@ -93,12 +93,11 @@ fn never_early_and_in_the_end_ready(nodes: usize, events: &[Event]) -> Result<()
         prop_assert!(world.early.is_empty(), "{:?}", world.early);
     }
     pairs().for_each(|(client, node)| world.cut(client, node));
-    // Where a clock was set, and what it is to be compared with was forgotten, one wait comes behind the
-    // other.
+    // If a clock was set, and the clocks to compare it with were forgotten, one wait follows the other.
     world.run(MAX_TTL * 2 + Duration::from_secs(3));
     prop_assert!(world.early.is_empty(), "{:?}", world.early);
     for client in 0..CLIENTS {
-        // A mark that somebody else has written since is probed after the first refusal.
+        // A mark that another client has written since is probed after the first refusal.
         world.locks(client);
         world.visit(client);
         prop_assert_eq!(world.clients[client].ready_in(world.now), Some(Duration::ZERO));
@@ -113,8 +112,8 @@ fn events(nodes: usize) -> impl Strategy<Value = Vec<Event>> {
     prop::collection::vec(event(nodes), 1..150)
 }
 
-/// The same chance each time. With others, one story in 40,000 leads into a limit that is not as easily
-/// told: with five nodes, two of which have wrong clocks while three have forgotten their marks.
+/// The seed is the same each time. With other seeds, one story in 40,000 runs into a limit that is harder to state: two of five
+/// nodes have wrong clocks while three have forgotten their marks.
 fn config() -> Config {
     Config {
         cases: 500,
@@ -148,15 +147,15 @@ proptest! {
     }
 }
 
-/// The same chance each time.
+/// Returns a generator with the same seed each time.
 fn rng() -> TestRng {
     TestRng::deterministic_rng(RngAlgorithm::ChaCha)
 }
 
-/// The search is worth something: it finds what each of the mechanisms is there for.
+/// The search finds the failure that each of the mechanisms prevents.
 #[test]
 fn without_any_of_the_mechanisms_something_goes_wrong() {
-    // That a clock was set is noticed, too.
+    // Noticing the step would prevent it as well.
     let unwatched: &[_] = &[Mechanism::ClocksAreWatched, Mechanism::FewClocksAreWatched];
     for (name, nodes, off) in [
         ("quarantine", 3, &[Mechanism::Quarantine][..]),

@@ -1,4 +1,4 @@
-//! Clocks that are set beside a quarantine: what each node's clock shows of the others', and how long that takes.
+//! Clocks that are set during a quarantine: the evidence of each node's clock about the others, and the time that it takes.
 
 use super::super::base::without;
 use super::clock_tests::newcomer;
@@ -9,7 +9,7 @@ fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// All clients end.
+/// Ends all clients.
 fn end_all(world: &mut World) {
     for client in 0..world.clients.len() {
         (0..world.servers.len()).for_each(|node| world.reach(client, node, false));
@@ -17,7 +17,7 @@ fn end_all(world: &mut World) {
     world.clients.clear();
 }
 
-/// Programs come one after the other, each for a second. Returns after how long one of them gets a lock.
+/// Programs come one after the other, each for a second. Returns the time until one of them gets a lock.
 fn programs_wait(world: &mut World, for_at_most: Duration) -> Option<Duration> {
     let began = world.now;
     while world.now < began.after(for_at_most) {
@@ -35,7 +35,7 @@ fn programs_wait(world: &mut World, for_at_most: Duration) -> Option<Duration> {
     None
 }
 
-/// The clocks of two nodes contradict each other, and the third one, which they hear of last, has no mark yet.
+/// The clocks of two nodes contradict each other. The third node, which the programs hear of last, has no mark yet.
 #[test]
 fn programs_of_a_second_can_lock_again_after_a_quarantine_although_clocks_contradict_each_other() {
     for with_data in [true, false] {
@@ -55,7 +55,7 @@ fn programs_of_a_second_can_lock_again_after_a_quarantine_although_clocks_contra
     }
 }
 
-/// The clock of the node in quarantine shows that the other one was set.
+/// The clock of the node in quarantine shows that the other node's clock was set.
 #[test]
 fn a_clock_that_is_set_beside_a_quarantine_is_accused_before_that_ends() {
     for is_set_first in [true, false] {
@@ -85,7 +85,7 @@ fn a_clock_that_is_set_beside_a_quarantine_is_accused_before_that_ends() {
     }
 }
 
-/// An operator's program, which begins now, is to know which nodes have forgotten nothing.
+/// An operator's program, which begins now, must learn which nodes have forgotten nothing.
 #[test]
 fn a_node_remembers_although_all_others_are_new_unless_its_clock_is_said_to_be_set() {
     for (nodes, new) in [(2, 1), (3, 2), (3, 1), (5, 3)] {
@@ -94,7 +94,7 @@ fn a_node_remembers_although_all_others_are_new_unless_its_clock_is_said_to_be_s
             end_all(&mut world);
             (nodes - new..nodes).for_each(|node| world.restart(node, false));
             if is_set {
-                // These have been measured before.
+                // The new nodes have been measured before.
                 let before = newcomer(&mut world);
                 world.visit(before);
                 end_all(&mut world);
@@ -113,7 +113,7 @@ fn a_node_remembers_although_all_others_are_new_unless_its_clock_is_said_to_be_s
     }
 }
 
-/// One of two clocks was set, and the third node is new. Nobody can say which one it was.
+/// One of two clocks was set, and the third node is new. Nobody can tell which clock it was.
 #[test]
 fn of_two_nodes_whose_clocks_contradict_each_other_one_at_most_remembers() {
     for by_ms in [-30_000, 30_000] {

@@ -50,21 +50,21 @@ fn held_by(holders: u64) -> Lock {
     lock
 }
 
-/// A lock that is lost, and nobody has seen that.
+/// A lock that is lost, while no thread has seen that.
 fn lost() -> Lock {
     let mut lock = held_by(1);
     lock.handle_suspended();
     lock
 }
 
-/// A lock that is lost, and the thread that has seen that is about to tell.
+/// A lock that is lost, and the thread that has seen that is about to tell the holders.
 fn being_lost() -> Lock {
     let mut lock = lost();
     assert!(matches!(GiveBack::lost().leave(&mut lock, Time::default()), Ended::Now(_)));
     lock
 }
 
-/// What the driver is told to do about `lock`. No waiter wants the lease, unless it `is_handed_over`. The nodes' answers
+/// The steps of the driver about `lock`. No waiter wants the lease, unless it `is_handed_over`. The nodes' answers
 /// show `result`.
 fn steps_where(
     mut machine: GiveBack,
@@ -101,8 +101,8 @@ const GONE_LOST: GiveBackStep = TellQueue { lost: true };
 const SETTLED: GiveBackStep = Done(GivenBack::Settled);
 const LOST: GiveBackStep = Done(GivenBack::Lost(STOOD_STILL));
 
-/// The next holder may hold it for less long. What a callback owns that is not called any more may do anything when it is
-/// dropped, so that comes last.
+/// The lease comes first, since the next holder may hold it for a shorter time. The holder comes last: dropping the
+/// objects that its callbacks own may run any code.
 #[test]
 fn a_lease_that_a_waiter_gets_is_looked_at_again_and_no_node_hears_of_it() {
     for machine in [GiveBack::dropped(0), GiveBack::unlocked(0)] {
@@ -111,7 +111,7 @@ fn a_lease_that_a_waiter_gets_is_looked_at_again_and_no_node_hears_of_it() {
     }
 }
 
-/// The next caller asks the same nodes over the same connections, so the queue is told behind the releases.
+/// The next caller asks the same nodes over the same connections, so the queue is told after the releases.
 #[test]
 fn the_releases_come_before_the_queue_and_the_holder_comes_last() {
     let dropped = steps(GiveBack::dropped(0), &mut held_by(1));
@@ -121,7 +121,8 @@ fn the_releases_come_before_the_queue_and_the_holder_comes_last() {
     assert_eq!(unlocked, [HandOver, Leave, sent, GONE, wait, TellGivenBack, SETTLED]);
 }
 
-/// Before the next caller of the process is woken, which leaves the lock to the others for a moment.
+/// The queue hears of the others before it wakes the next caller of the process: it leaves the lock to them for a
+/// moment.
 #[test]
 fn the_queue_hears_of_others_if_the_lock_was_asked_for_and_is_not_lost() {
     let asked_for = || {
@@ -178,7 +179,7 @@ fn a_holder_that_leaves_others_sends_nothing() {
     }
 }
 
-/// A subscriber of the event may panic, so that comes last.
+/// The report comes last, since a subscriber of the event may panic.
 #[test]
 fn a_holder_that_is_the_first_to_see_the_loss_clears_away_before_it_is_told() {
     for machine in [GiveBack::dropped(0), GiveBack::unlocked(0)] {
@@ -201,7 +202,7 @@ fn an_unlock_sends_the_releases_of_a_lock_whose_loss_another_thread_is_about_to_
     assert_eq!(dropped[2..], told, "that thread sends them");
 }
 
-/// A holder that still works is the one that cannot wait.
+/// A holder that still works must hear of the loss first.
 #[test]
 fn the_holders_of_a_lost_lock_are_told_before_anything_is_sent() {
     let mut lock = held_by(3);
@@ -220,8 +221,8 @@ fn what_has_been_given_back_is_not_given_back_again() {
     assert_eq!(steps(GiveBack::lost(), &mut lock), [Leave, SETTLED]);
 }
 
-/// It had the lock for itself alone, and reads it: the nodes and the waiters of this process hear of that before the holder
-/// goes on.
+/// The holder had the lock for itself alone, and reads it from now on. The nodes and the waiters of this process hear
+/// of that before the holder goes on.
 #[test]
 fn a_holder_that_leaves_others_who_share_the_lock_has_that_told() {
     let mut lock = held_by(1);

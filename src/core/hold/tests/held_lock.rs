@@ -64,7 +64,7 @@ fn held() -> Lock {
     held_on(Basis::Majority)
 }
 
-/// What the driver was told to do, by name; rounds with the numbers up to which they repair.
+/// The steps that the driver was told to take, by name; rounds with the numbers up to which they repair.
 #[derive(Debug, PartialEq, Eq)]
 enum Told {
     Ask(Vec<Option<u64>>),
@@ -77,7 +77,7 @@ enum Told {
 /// A driver of one renewal or extension.
 struct Driver {
     prolong: Prolong<Round>,
-    /// The last round, which copies have been sent for.
+    /// The last round for which copies have been sent.
     round: Option<Round>,
 }
 
@@ -90,7 +90,7 @@ impl Driver {
         Self { prolong: Prolong::extension(ttl), round: None }
     }
 
-    /// Does what the machine says until it waits, or is done.
+    /// Takes the steps of the machine until it waits, or is done.
     fn go_on(&mut self, lock: &mut Lock, now: Time) -> Vec<Told> {
         let mut told = Vec::new();
         loop {
@@ -159,7 +159,7 @@ fn a_renewal_hears_silent_nodes_out_for_a_moment_and_no_longer() {
     assert_eq!(renewal.go_on(&mut lock, at(4_010)), [SETTLED]);
 }
 
-/// The holder waits, so no slow node holds it up. What can be repaired by then is.
+/// The holder waits, so no slow node delays it. Repairs that are known by then are made.
 #[test]
 fn an_extension_repairs_what_it_knows_of_and_waits_for_no_answer_that_it_does_not_need() {
     let mut lock = held();
@@ -194,13 +194,13 @@ fn no_node_is_asked_while_too_many_are_known_to_be_down() {
     assert_eq!(renewal.go_on(&mut lock, at(4_000)), hopeless(true));
     let mut renewal = Driver { prolong: Prolong::renewal(1), round: None };
     assert_eq!(renewal.go_on(&mut lock, at(4_500)), hopeless(false));
-    // The fallback rests on the first node; and the holder's own extension is tried whatever is known.
+    // The fallback rests on the first node, so its renewal is tried even with two nodes down.
     let mut lock = held_on(Basis::FirstNode);
     let mut renewal = Driver { prolong: Prolong::renewal(1), round: None };
     assert_eq!(renewal.go_on(&mut lock, at(4_000)), asks());
 }
 
-/// The first copy may have set the key again before the connection broke, so that the second one finds it.
+/// The first copy may have set the key again before the connection broke. Then the second copy finds it.
 #[test]
 fn a_round_under_which_a_connection_broke_is_followed_by_a_second_one() {
     let mut lock = held();
@@ -227,7 +227,7 @@ fn an_extension_that_asks_for_less_cuts_the_validity_before_it_is_sent() {
     assert!(lock.valid_until() < at(3_000), "whatever the nodes answer");
 }
 
-/// Should the holder crash, its keys are in nobody's way once the longest hold is over.
+/// If the holder crashes, its keys block nobody once the longest hold is over.
 #[test]
 fn keys_live_no_longer_than_the_longest_hold_needs() {
     let max_hold = Some(Duration::from_secs(12));
@@ -250,7 +250,7 @@ fn keys_that_are_gone_from_a_majority_are_a_loss() {
     assert_eq!(lock.due(at(4_001)), Due::Loss);
 }
 
-/// A renewal is waiting for its verdict while the holder gives the lock back.
+/// A renewal waits for its verdict while the holder gives the lock back.
 #[test]
 fn a_lock_that_has_ended_is_extended_and_repaired_no_more() {
     let repairs_after_the_end = || {
@@ -283,7 +283,7 @@ fn a_lock_is_renewed_when_that_is_due_and_looked_at_no_more_once_it_has_ended() 
     assert_eq!(unrenewed.due(renewal).look_at(renewal), Some(over));
 }
 
-/// A thread takes the lock twice more. What it gives back first, in whatever order, is not the lock.
+/// A thread takes the lock twice more. The lock ends with the last of its holds, in any order.
 #[test]
 fn a_lock_that_was_taken_again_ends_with_the_last_hold() {
     let ends_with_the_last = || {
@@ -366,7 +366,7 @@ fn a_lost_lock_is_not_taken_again() {
     assert!(is_taken);
 }
 
-/// The second hold is no reason for another number, and an extension for less cuts no other hold.
+/// The second hold gets no number from the hand-overs, and an extension for less cuts no other hold.
 #[test]
 fn a_hold_that_was_taken_again_leaves_the_lease_as_it_is() {
     let mut lock = held();
@@ -380,7 +380,7 @@ fn a_hold_that_was_taken_again_leaves_the_lease_as_it_is() {
     assert_eq!(lock.hand_over(0, |_| Some(((), 1))), Some(((), 1)), "numbers of hand-overs go on");
 }
 
-/// The lock of a holder that reads what it writes, and has given back what it wrote with.
+/// The lock of a holder that took it again as shared, and has given back its exclusive hold.
 fn downgraded() -> (Lock, u64) {
     let mut lock = held();
     let reader = lock.reenter(Sharing, at(1)).expect("it is held");
@@ -412,7 +412,7 @@ fn a_lock_is_shared_once_its_last_exclusive_holder_has_left_it_or_shares_it() {
     assert_eq!(downgraded().0.class(), Sharing);
 }
 
-/// Whoever waits for it wants it for itself alone.
+/// The waiters of the lock want it as an exclusive one.
 #[test]
 fn a_lock_that_was_downgraded_is_handed_to_nobody() {
     let mut lock = held();
@@ -439,7 +439,7 @@ fn the_nodes_are_told_of_a_downgrade_at_once_and_again_until_a_majority_has_conf
         telling.vote(&[(0, Extended), (1, Extended), (2, Extended)]);
         assert_eq!(telling.go_on(&mut lock, at(1_000)), [Told::QuorumReached, SETTLED]);
         assert_ne!(lock.due(at(1_000)), Due::Renewal, "that is done");
-        // Its keys live for no longer, if it is not renewed.
+        // If the lock is not renewed, its keys live no longer.
         assert_eq!(lock.valid_until() > Time::default().after(TTL), renewed);
         true
     };
@@ -456,7 +456,7 @@ fn the_round_that_tells_of_a_downgrade_asks_for_the_shared_lock() {
     assert_eq!(request.class, Sharing);
 }
 
-/// What the round had answered before is not the last word on the key.
+/// Answers to an older round are not the last word on the key.
 #[test]
 fn nodes_that_an_older_round_was_put_to_are_given_the_lock_back_on() {
     let mut lock = held();

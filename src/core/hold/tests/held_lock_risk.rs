@@ -1,33 +1,33 @@
-//! When the holders of a lock are warned, and when they hear that it has recovered.
+//! The times at which the holders of a lock are warned, and at which they hear that it has recovered.
 
 use super::*;
 
-/// The fault of the nodes for a while.
+/// The fault of the nodes during an outage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outage {
     /// They do not answer, so each round takes its whole time.
     Hung,
-    /// They are known to be down, so that none is asked.
+    /// They are known to be down, so none is asked.
     Down,
 }
 
-/// The story of one lock whose nodes answer after a millisecond, but for one outage of two of three.
+/// One lock whose nodes answer after a millisecond, except in one outage of two of three nodes.
 struct Story {
     terms: Terms,
-    /// By how much the lock is renewed earlier, as a part of the largest jitter.
+    /// Time by which the lock is renewed earlier, as a part of the largest jitter.
     part: f64,
     outage: Outage,
     from_ms: u64,
     to_ms: u64,
 }
 
-/// Under these terms, for an outage of the second half.
+/// The default scenario: the terms `TERMS`, and an outage from 20 s to 60 s.
 const STORY: Story =
     Story { terms: TERMS, part: 0.0, outage: Outage::Hung, from_ms: 20_000, to_ms: 60_000 };
 
 const TERMS: Terms = Terms::renewed(TTL, Allowance { clock_tolerance: Duration::from_millis(100) });
 
-/// A message to the holders, with the part of the validity that is left then.
+/// A message to the holders, with the time of validity that is left at that moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Heard {
     AtRisk(RiskReason, Duration),
@@ -107,7 +107,7 @@ fn an_outage_of_a_second_is_not_told_whenever_it_begins() {
         heard
     };
     assert_eq!(heard_of(1_000), []);
-    // Of a longer one some hear, and then that it is over.
+    // Some holders hear of a longer outage, and later that it is over.
     let heard = heard_of(5_000);
     assert!(!heard.is_empty());
     for pair in heard.chunks(2) {
@@ -148,7 +148,7 @@ fn a_lock_that_is_not_renewed_or_ends_as_agreed_is_never_at_risk() {
     );
 }
 
-/// The part of the validity that is left when the holders are warned, if no renewal is confirmed.
+/// The time of validity that is left when the holders are warned, if no renewal is confirmed.
 fn margin(lock: &Lock) -> Duration {
     lock.valid_until().since(lock.warn_at().expect("they are not warned"))
 }
@@ -173,7 +173,7 @@ fn the_reason_is_what_has_become_of_the_renewal() {
     assert_eq!(news(&mut lock, due), RiskReason::NotAnswered);
     assert_eq!(lock.loss(lock.valid_until()), Some(LossReason::Unconfirmed));
 
-    // One renewal in vain leaves the margin as it is, and two make it longer.
+    // One failed renewal leaves the margin as it is, and two make it longer.
     let mut lock = held();
     for failed in [1, 2] {
         let mut renewal = Driver { prolong: Prolong::renewal(1), round: None };
@@ -189,7 +189,7 @@ fn a_warning_is_over_when_a_majority_has_moved_the_end() {
     let mut lock = held();
     let now = lock.warn_at().expect("it is renewed");
     assert!(lock.poll_risk(now).is_some());
-    // Asking for less moves the end to an earlier time, whether it is confirmed or not.
+    // Asking for less moves the end to an earlier time, confirmed or not.
     let extended = |lock: &mut Lock, ttl, is_confirmed: bool| {
         let mut extension = Driver::extension(ttl);
         extension.go_on(lock, now);
@@ -210,7 +210,7 @@ fn a_warning_is_over_when_a_majority_has_moved_the_end() {
     assert!(lock.warn_at().is_some(), "and may be warned again");
 }
 
-/// Renewals go on meanwhile, and move no end.
+/// Renewals go on during the extension, and do not move its end.
 #[test]
 fn a_long_extension_is_no_reason_for_an_early_warning() {
     let mut lock = held();
@@ -219,7 +219,7 @@ fn a_long_extension_is_no_reason_for_an_early_warning() {
     extension.vote(&[(0, Extended), (1, Extended), (2, Extended)]);
     extension.go_on(&mut lock, at(1_001));
     assert_eq!(margin(&lock), TTL / 3);
-    // A short one is warned of by its own length.
+    // The margin of a short extension follows from its own length.
     let mut extension = Driver::extension(TTL / 10);
     extension.go_on(&mut lock, at(2_000));
     assert!(margin(&lock) < TTL / 30);
@@ -238,7 +238,7 @@ fn a_further_hold_hears_the_warning_and_the_next_holder_begins_without_one() {
     assert!(lock.warn_at().is_some(), "it can be warned");
 }
 
-/// While a renewal is on its way the timer waits for the end, or the warning if that comes first.
+/// While a renewal is under way, the timer waits for the end, or for the warning if that comes first.
 #[test]
 fn the_timer_looks_when_the_holders_are_to_be_warned() {
     let mut lock = held();

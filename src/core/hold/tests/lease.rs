@@ -1,4 +1,4 @@
-//! Told cases of a lock that is held, in `testdata/lease.txt`: its lease, and its holders.
+//! Cases of a held lock from `testdata/lease.txt`: its lease, and its holders.
 
 use std::cell::RefCell;
 use std::rc::Rc;

@@ -1,5 +1,5 @@
-//! Extensions whose requests and replies are late or lost: while the lease is valid, a majority of
-//! the nodes has the key, at every millisecond.
+//! Extensions whose requests and replies are late or lost: while the lease is valid, a majority of the
+//! nodes has the key at every millisecond.
 
 use std::time::Duration;
 
@@ -19,11 +19,11 @@ fn at(ms: u64) -> Time {
     Time::from_start(Duration::from_millis(ms))
 }
 
-/// A node as far as these stories need one: until when it has our key.
+/// A node of these scenarios: the time until which it has our key.
 #[derive(Clone, Copy)]
 struct Node {
     until: Time,
-    /// As the script says, and as no node must.
+    /// True for a node that runs the shipped script; false for a wrong one.
     never_shortens: bool,
 }
 
@@ -46,7 +46,8 @@ impl Node {
     }
 }
 
-/// What becomes of a request to one node: how many milliseconds it takes, and its reply; `None`: lost.
+/// The fate of a request to one node: the milliseconds that the request takes, and those of its reply;
+/// `None`: lost.
 #[derive(Clone, Copy, Debug)]
 struct Fate {
     request: Option<u64>,
@@ -55,11 +56,11 @@ struct Fate {
 
 const AT_ONCE: Fate = Fate { request: Some(1), reply: Some(1) };
 
-/// A round on its way.
+/// A round under way.
 struct Sent {
     extension: Extension,
     repair_until: Option<Time>,
-    /// Which node gets it when, and how long the reply takes then.
+    /// For each request: its node, its time of arrival, and the milliseconds that the reply takes.
     requests: Vec<(usize, Time, Option<u64>)>,
     replies: Vec<(usize, Time, ExtensionVote)>,
     judged: bool,
@@ -67,16 +68,16 @@ struct Sent {
 
 struct Story<'a> {
     never_shortens: bool,
-    /// When the caller asks for how long, in milliseconds.
+    /// Times, in milliseconds, at which the caller asks for an extension, and its TTL.
     asks: &'a [(u64, Duration)],
-    /// By the time at which a request is sent, its round, and its node.
+    /// The fate of a request, from the time in milliseconds at which it is sent, its round, and its node.
     fate: &'a dyn Fn(u64, usize, usize) -> Fate,
     lasts_ms: u64,
 }
 
 impl Story<'_> {
-    /// The first millisecond, if any, at which the lease is valid and a majority of the nodes is free;
-    /// and how many rounds there were.
+    /// The first millisecond, if any, at which the lease is valid although a majority of the nodes is
+    /// without the key; and the number of rounds.
     fn free_while_valid(&self) -> (Option<u64>, usize) {
         let terms = Terms::renewed(TTL, Allowance::FOR_DRIFT);
         let granted = Allowance::FOR_DRIFT.valid_until(at(0), at(0), TTL);
@@ -133,7 +134,7 @@ impl Story<'_> {
 }
 
 impl Sent {
-    /// Has arrive what arrives now.
+    /// Delivers the requests and replies that are due at `now`.
     fn carry(&mut self, nodes: &mut [Node], now: Time) {
         let ttl = self.extension.ttl();
         for (node, _, reply) in self.requests.extract_if(.., |(_, arrives, _)| *arrives <= now) {
@@ -147,8 +148,8 @@ impl Sent {
     }
 }
 
-/// A long extension that all confirm; then renewals whose replies are lost, and from a certain time on
-/// whose requests are.
+/// A long extension that all nodes confirm. Then renewals whose replies are lost, and later renewals whose
+/// requests are lost.
 fn renewals_without_replies(never_shortens: bool) -> (Option<u64>, usize) {
     let fate = |ms: u64, _: usize, node: usize| match ms {
         0..=100 => AT_ONCE,
@@ -168,8 +169,7 @@ fn a_long_extension_is_not_undone_by_renewals_whose_replies_are_lost() {
     assert!(free.is_some_and(|ms| ms < 30_000), "nodes that shorten keys break it: {free:?}");
 }
 
-/// A renewal is held up on its way for half a minute, to all nodes; the holder meanwhile has asked for
-/// a minute.
+/// A renewal to all nodes is delayed by half a minute. Meanwhile the holder has asked for a minute.
 fn a_renewal_that_arrives_late(never_shortens: bool) -> Option<u64> {
     let fate = |ms: u64, _: usize, _: usize| match ms {
         0..3_000 => Fate { request: Some(30_000), reply: None },
@@ -201,8 +201,8 @@ fn any_fate() -> impl Strategy<Value = Fate> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
-    /// Whatever is late or lost, and whatever the caller asks for meanwhile; and from some time on
-    /// nothing gets through.
+    /// Any messages may be late or lost, and the caller may ask for any extensions meanwhile. From some
+    /// time on, nothing gets through.
     #[test]
     fn a_valid_lease_has_a_majority_at_every_millisecond(
         fates in prop::collection::vec(any_fate(), 1..60),

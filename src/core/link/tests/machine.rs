@@ -1,4 +1,4 @@
-//! What the machine does about each event.
+//! The machine's reaction to each event.
 
 use super::super::super::base::without;
 use super::super::late::Late;
@@ -113,7 +113,7 @@ fn without_the_second_connection_a_request_is_lost_with_the_first() {
     });
 }
 
-/// Which requests are shown as final releases.
+/// Returns the requests that are shown as final releases.
 fn final_releases(driven: &mut Driven) -> Vec<u32> {
     let mut shown = Vec::new();
     driven.link.final_releases(|request, _| shown.push(request.number));
@@ -215,7 +215,7 @@ fn a_release_is_repeated_while_something_may_run_behind_it() {
     let mut driven = Driven::up();
     let late = Late { acquires: Some(0), ..Late::default() };
     let repetition = Some(Box::new(Repetition::new(late, driven.now.after(ms(1_000)))));
-    // Until an answer over a connection behind which nothing runs.
+    // The repetition ends with an answer over a connection behind which nothing runs.
     driven.link.connection.as_mut().expect("it is up").via.fenced = false;
     driven.submit(1, Purpose::Release(Release { until: None, repetition, refusals: Some(0) }));
     driven.write();
@@ -258,7 +258,7 @@ fn a_node_is_asked_about_itself_a_few_times_in_a_row_and_not_much_more_often() {
         driven.opened(1);
         driven.world.questions = 1_000;
         let mut asked = 0;
-        // Within one moment.
+        // All questions are asked at the same time.
         for _ in 0..1_000 {
             match driven.poll() {
                 Step::Write => {

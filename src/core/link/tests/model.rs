@@ -13,7 +13,7 @@ enum Event {
         lock: u8,
         kind: u8,
     },
-    /// What comes next goes well.
+    /// The next step succeeds.
     GoesOn,
     /// The server answers with an error, does not know the script, or did not make its batch.
     Fails(u8),
@@ -25,9 +25,9 @@ enum Event {
     Serves(bool),
     Doubt(bool),
     Question,
-    /// Nothing is to be asked about the node.
+    /// True if no question about the node is needed.
     Settled(bool),
-    /// Its answers take long: then writes may follow each other.
+    /// True if its answers take long, so that writes may follow each other.
     Far(bool),
 }
 
@@ -49,7 +49,7 @@ fn an_event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// How a step goes that the machine asks for.
+/// The outcome of the next step of the machine.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Goes {
     Well,
@@ -60,7 +60,7 @@ struct Model {
     driven: Driven,
     submitted: Vec<u32>,
     releases: Vec<u32>,
-    /// Releases that a server has answered.
+    /// The releases that a server has answered.
     delivered: Vec<u32>,
     connections: u64,
     /// The time that an answer takes.
@@ -68,7 +68,7 @@ struct Model {
     /// The requests of each call that is on its way, and those that the server has run, in order.
     called: VecDeque<Vec<u32>>,
     run: Vec<u32>,
-    /// The lock of each request, and how its caller says that it does not want it any more: as soon as it submits the release.
+    /// The lock of each request, and the flag that its caller does not want it any more: set when it submits the release.
     locks: Vec<(u8, Rc<Cell<bool>>)>,
 }
 
@@ -96,12 +96,12 @@ impl Model {
         }
     }
 
-    /// The next call is answered; the server has made it if it `runs`.
+    /// Answers the next call; the server has made it if it `runs`.
     fn called(&mut self, runs: bool) {
         self.run.extend(self.called.pop_front().into_iter().flatten().filter(|_| runs));
     }
 
-    /// A release, and an earlier request for its lock that the server has run behind it.
+    /// Returns a release, and an earlier request for its lock that the server has run behind it.
     fn overtaken(&self) -> Option<(u32, u32)> {
         let lock = |number: u32| self.locks[number as usize - 1].0;
         let mut releases = self.run.iter().enumerate();
@@ -180,7 +180,7 @@ impl Model {
                     _ => release(),
                 };
                 let means = (kind == 2).then_some(Meaning::Granted);
-                // One lock is of one kind: batches make calls of the locks 0 and 2.
+                // Each lock is of one kind: batches make calls of the locks 0 and 2.
                 let unwanted: Rc<Cell<bool>> = Rc::default();
                 let fake =
                     Fake { script: lock, means, unwanted: unwanted.clone(), ..Fake::default() };
@@ -189,7 +189,7 @@ impl Model {
                     of_lock.for_each(|(_, unwanted)| unwanted.set(true));
                 }
                 let number = self.driven.submit_fake(fake, purpose);
-                // A release is wanted for as long as it is not told.
+                // A release is wanted until it has been delivered.
                 let unwanted = if kind == 3 { Rc::default() } else { unwanted };
                 self.locks.push((lock, unwanted));
                 self.submitted.push(number);
@@ -239,7 +239,7 @@ proptest! {
     ) {
         let mut model = Model::new();
         events.into_iter().for_each(|event| model.handle(event));
-        // All goes well from here on.
+        // From now on all steps succeed.
         model.driven.world = World::default();
         for _ in 0..400 {
             model.step(Goes::Well);

@@ -5,7 +5,7 @@ use super::*;
 
 const ROUND_TRIP: Duration = Duration::from_millis(10);
 
-/// So far away, a write may follow another one after that time.
+/// The time after which a write may follow another one to a node that is so far away.
 const LATER: Duration = Duration::from_millis(3);
 
 /// A machine for a node that is far away, with one request on its way.
@@ -28,7 +28,7 @@ fn answer(driven: &mut Driven) {
     driven.clock();
 }
 
-/// The next write, if anything is written after a while.
+/// Returns the next write, if anything is written after a while.
 fn later(driven: &mut Driven) -> Option<Vec<String>> {
     driven.now = driven.now.after(LATER);
     (driven.poll() == Step::Write).then(|| driven.written())
@@ -97,7 +97,8 @@ fn a_request_that_goes_out_again_does_not_run_behind_its_release() {
         Purpose::Taking,
     );
     assert_eq!(later(&mut driven), texts(&["3", "time"]));
-    // Its caller gives it up, and another client has the server know the script of the release.
+    // The caller gives the request up, and another client has made the script of the release known
+    // to the server.
     unwanted.set(true);
     driven.submit(3, release());
     assert_eq!(later(&mut driven), texts(&["4+", "time"]), "it does not wait for the answers");

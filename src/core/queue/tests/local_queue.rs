@@ -1,4 +1,4 @@
-//! Told cases of the local queues, in `testdata/queue.txt`: the queue for one name, and what is known of the other
+//! Told cases of the local queues, in `testdata/queue.txt`: the queue for one name, and the knowledge about the other
 //! processes that want it.
 
 use std::cell::RefCell;
@@ -12,7 +12,7 @@ use super::super::super::vote::Renewed;
 use super::super::{LocalQueues, Passed};
 use super::*;
 
-/// For queues of one holder at a time whose tests say themselves until when the lock is held.
+/// A lease for queues of one holder at a time. The tests set themselves until when the lock is held.
 impl LocalLease for () {
     type Hold = ();
     type Thread = ();
@@ -53,12 +53,12 @@ const KEY: &str = "orders/42";
 
 /// The threads of one process that want one lock.
 struct Process {
-    /// With each caller its ticket is kept.
+    /// The driver's data for each caller is its ticket.
     queues: LocalQueues<&'static str, QueueTicket, Rc<RefCell<Lease>>>,
     class: HoldClass,
     askers: Askers,
     last: QueueTicket,
-    /// On what terms each caller wants the lock.
+    /// The terms on which each caller wants the lock.
     terms: HashMap<QueueTicket, Terms>,
     /// All leases that were won.
     leases: HashMap<QueueTicket, Rc<RefCell<Lease>>>,
@@ -240,7 +240,7 @@ fn renewed_for_3_s() -> Terms {
     Terms::renewed(ttl, super::super::super::base::Allowance::FOR_DRIFT)
 }
 
-/// A process of which 1 has the lock since the start.
+/// A process whose caller 1 has had the lock since the start.
 fn held_by_1(class: HoldClass) -> Process {
     let mut process = Process::new(class, false);
     process.enter(renewed_for_3_s(), false);

@@ -14,19 +14,19 @@ fn terms() -> Terms {
     Terms::renewed(TTL, Allowance::FOR_DRIFT)
 }
 
-/// What happens to a queue.
+/// An event in the life of a queue.
 #[derive(Clone, Debug)]
 enum Step {
     Enters {
         once: bool,
         manual: bool,
     },
-    /// The n-th caller asks what it has to do; or all that were woken.
+    /// The n-th caller looks; or all callers that were woken look.
     Looks(usize),
     WokenLook,
-    /// The n-th gives up waiting.
+    /// The n-th caller gives up waiting.
     Leaves(usize),
-    /// The n-th, if it asks, gets it; is told that somebody else has it; cannot reach the nodes.
+    /// The n-th caller, if it asks: it gets the lock; is told that somebody else has it; cannot reach the nodes.
     Wins(usize),
     Refused(usize),
     Unreachable(usize),
@@ -58,20 +58,20 @@ struct Caller {
     ticket: QueueTicket,
     once: bool,
     asks: bool,
-    /// It sleeps until then, or until somebody wakes it.
+    /// The caller sleeps until then, or until somebody wakes it.
     asleep_until: Option<Time>,
     given: bool,
 }
 
-/// A process that does what the queue says. There is one lock in the world; others may have it.
+/// A process that follows its queue. There is only one lock, and other processes may have it.
 struct Process {
     queue: LocalQueue<()>,
     callers: Vec<Caller>,
     now: Time,
     last_ticket: QueueTicket,
-    /// The lease of the holder, who is a thread beyond the queue, or who was chosen.
+    /// The lease of the holder. This is a thread that has left the queue, or a caller that was chosen.
     lease: Option<(QueueTicket, Lease)>,
-    /// The present holder was handed it, and has not taken it yet.
+    /// True if the present holder was handed the lease, and has not taken it yet.
     untaken: bool,
     last_token: (QueueTicket, u64),
 }
@@ -191,7 +191,7 @@ impl Process {
                     ticket,
                     Lease::new(terms, Basis::Majority, self.now, until, Schedule::default()),
                 ));
-                // A number for each grant: here, the ticket.
+                // Each grant has a number, which is the ticket in this model.
                 self.last_token = (ticket, 0);
                 assert_eq!(self.queue.won(ticket, (), self.now), Wake::Nobody);
             }
@@ -219,13 +219,13 @@ impl Process {
         }
     }
 
-    /// Whether the n-th asks the nodes, and the lock is free.
+    /// Returns true if the n-th caller asks the nodes, and the lock is free.
     fn can_win(&mut self, n: usize) -> bool {
         let asks = self.callers.get(n).is_some_and(|caller| caller.asks);
         asks && !self.untaken && self.held_until().is_none()
     }
 
-    /// An attempt has failed: one try was all, or it looks again.
+    /// Notes that the n-th caller's attempt has failed. It leaves if it wanted the lock once; if not, it looks again.
     fn again(&mut self, n: usize) {
         if self.callers[n].once {
             self.leave(n);
@@ -234,7 +234,7 @@ impl Process {
         }
     }
 
-    /// All look who do not sleep, or whose sleep is over.
+    /// Lets all callers look that do not sleep, or whose sleep is over.
     fn woken_look(&mut self) {
         let mut tickets: Vec<_> = self.callers.iter().map(|caller| caller.ticket).collect();
         tickets.retain(|ticket| {
@@ -250,14 +250,14 @@ impl Process {
         }
     }
 
-    /// From here on everybody who gets the lock gives it back. Whoever waits has to get it, without
-    /// being woken by a look of its own at the clock.
+    /// From now on each holder gives the lock back. Returns true if every waiter gets it without
+    /// being woken by its own look at the clock.
     fn everybody_is_served(&mut self) -> bool {
         for _ in 0..200 {
             if self.callers.is_empty() {
                 return true;
             }
-            // Those who were woken look; nobody who sleeps is woken by the clock, a pause aside.
+            // Callers that were woken look. The clock wakes no sleeping caller, except after a pause.
             self.now = self.now.after(Duration::from_millis(5));
             self.woken_look();
             match self.callers.iter().position(|caller| caller.asks) {
@@ -272,8 +272,8 @@ impl Process {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
-    /// In any order of events: one holder at a time, in the order of the queue, with tokens that rise,
-    /// never one that has left; and nobody is forgotten.
+    /// In any order of events, there is one holder at a time, in the order of the queue and never one that has left.
+    /// Tokens rise, and no caller is forgotten.
     #[test]
     fn the_queue_keeps_its_promises(steps in prop::collection::vec(step(), 1..80)) {
         let mut process = Process::new();

@@ -1,4 +1,4 @@
-//! A process whose callers may hold a lock together does what its queue and its locks say, in any order of events.
+//! Model of a process whose callers may hold a lock together. It follows its queue and its locks, in any order of events.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -38,7 +38,7 @@ fn terms(manual: bool) -> Terms {
     Terms { renewed: !manual, ..Terms::renewed(TTL, Allowance::FOR_DRIFT) }
 }
 
-/// The one node has granted it at `now`.
+/// Returns a lock that the only node has granted at `now`.
 fn granted(terms: Terms, now: Time) -> Lock {
     let allowance = terms.allowance;
     let mut attempt = Attempt::new(1, now, now.after(TTL), TTL, allowance);
@@ -65,28 +65,28 @@ fn granted(terms: Terms, now: Time) -> Lock {
     )))
 }
 
-/// What happens to a queue.
+/// An event in the life of a queue.
 #[derive(Clone, Debug)]
 enum Step {
     Enters {
         once: bool,
         manual: bool,
     },
-    /// The n-th caller asks what it has to do; or all that were woken.
+    /// The n-th caller looks; or all callers that were woken look.
     Looks(usize),
     WokenLook,
-    /// The n-th gives up waiting.
+    /// The n-th caller gives up waiting.
     Leaves(usize),
-    /// The n-th, if it asks, gets it; is told that somebody else has it; cannot reach the nodes.
+    /// The n-th caller, if it asks: it gets the lock; is told that somebody else has it; cannot reach the nodes.
     Wins(usize),
     Refused(usize),
     Unreachable(usize),
-    /// The n-th holder gives it back.
+    /// The n-th holder gives its lease back.
     GivesBack(usize),
-    /// The n-th lease is lost, and nobody knows; or it is told.
+    /// The n-th lease is lost: unnoticed, or reported to the queue.
     Ends(usize),
     IsLost(usize),
-    /// A node tells that a writer waits.
+    /// A node announces a waiting writer.
     WriterWaits,
     Passes(u64),
 }
@@ -117,14 +117,14 @@ struct Caller {
     once: bool,
     manual: bool,
     asks: bool,
-    /// A writer was told of since it began to ask.
+    /// True if a writer was announced since the caller began to ask.
     writer_told: bool,
-    /// It sleeps until then, or until somebody wakes it.
+    /// The caller sleeps until then, or until somebody wakes it.
     asleep_until: Option<Time>,
 }
 
 impl Caller {
-    /// Whether others may have a lease together with this caller, and wait for it to get one.
+    /// Returns true if others may have a lease together with this caller, and wait for it to get one.
     fn is_waited_for(&self) -> bool {
         !self.once && !self.manual
     }
@@ -139,14 +139,14 @@ struct Process {
     locks: Vec<(QueueTicket, Lock)>,
     /// The guards that are there: the lease, and the holder's sequence number.
     guards: Vec<(QueueTicket, u64)>,
-    /// Every holder that there was, for each has a token of its own.
+    /// Every holder that there was, since each has its own token.
     tokens: BTreeSet<(QueueTicket, u64)>,
-    /// The leases that were given back to the nodes, or told to be lost.
+    /// The leases that were given back to the nodes, or reported as lost.
     over: BTreeSet<QueueTicket>,
-    /// The leases for whose end a writer waits, each with the last caller that had come when it was granted.
+    /// The leases for whose end a writer waits; and for each lease the last caller that had come when it was granted.
     closed: BTreeSet<QueueTicket>,
     last_at_grant: BTreeMap<QueueTicket, QueueTicket>,
-    /// What was heard last of the nodes is that too few of them answer.
+    /// True if the last attempt showed that too few nodes answer.
     in_trouble: bool,
 }
 
@@ -180,7 +180,7 @@ impl Process {
         lock.expect("it was won").1.clone()
     }
 
-    /// Somebody has the lock, under a token of its own.
+    /// Notes a new holder, which has its own token.
     fn gets(&mut self, lease: QueueTicket, sequence: u64) {
         assert!(sequence <= LAST_SEQUENCE && self.tokens.insert((lease, sequence)));
         self.guards.push((lease, sequence));
@@ -319,7 +319,7 @@ impl Process {
         }
     }
 
-    /// An attempt has failed: one try was all, or it looks again.
+    /// Notes that the n-th caller's attempt has failed. It leaves if it wanted the lock once; if not, it looks again.
     fn concluded(&mut self, n: usize, conclusion: Conclusion) {
         self.in_trouble = conclusion == Conclusion::Unreachable;
         let wake = self.queue.concluded(conclusion);
@@ -332,7 +332,7 @@ impl Process {
         }
     }
 
-    /// All look who do not sleep, or whose sleep is over.
+    /// Lets all callers look that do not sleep, or whose sleep is over.
     fn woken_look(&mut self) {
         let waits = self.callers.iter().filter(|caller| !caller.asks);
         for ticket in waits.map(|caller| caller.ticket).collect::<Vec<_>>() {
@@ -344,8 +344,8 @@ impl Process {
         }
     }
 
-    /// From here on nodes grant what they are asked for, and nobody gives anything back. Every waiter has to get it, without
-    /// being woken by a look of its own at the clock.
+    /// From now on nodes grant all requests, and nobody gives anything back. Returns true if every waiter gets the lock without
+    /// being woken by its own look at the clock.
     fn everybody_is_served(&mut self) -> bool {
         for _ in 0..40 {
             self.now = self.now.after(Duration::from_millis(5));
@@ -373,16 +373,16 @@ fn run(steps: &[Step]) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
-    /// In any order of events: nobody joins a lease that is over, or for whose end a writer waited when it came; no token is
-    /// given twice; of the callers that can share what they get only one asks, if it reaches the nodes, and nobody waits for
-    /// anything else; and each lease is given back once, by its last holder.
+    /// In any order of events, nobody joins a lease that is over, or for whose end a writer waited when the caller came. No token
+    /// is given twice. If callers can share a lease, only one of them asks, as long as it reaches the nodes, and nobody waits for
+    /// anything else. Each lease is given back once, by its last holder.
     #[test]
     fn the_queue_keeps_its_promises(steps in prop::collection::vec(step(), 1..80)) {
         run(&steps);
     }
 }
 
-/// The model sees what goes wrong without these rules.
+/// The model fails without any of these rules.
 #[test]
 fn without_the_rules_of_shared_leases_the_model_fails() {
     let one = Step::Enters { once: false, manual: false };

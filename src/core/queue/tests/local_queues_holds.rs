@@ -15,7 +15,7 @@ fn terms() -> Terms {
     Terms::renewed(ttl, Allowance::FOR_DRIFT)
 }
 
-/// A lease by the end of its validity. A hold has the holder's name.
+/// A lease with the end of its validity. A hold has the holder's name.
 #[derive(Clone)]
 struct Until(Rc<Cell<Time>>);
 
@@ -36,7 +36,7 @@ impl LocalLease for Until {
     }
 }
 
-/// A caller of that thread, that wants the lock for itself alone.
+/// A caller of that thread that wants the lock exclusively.
 fn of(thread: u32) -> OfThread<'static, &'static str, u32> {
     OfThread { thread, lock: &"a", class: HoldClass::Exclusive }
 }
@@ -81,7 +81,7 @@ fn a_caller_that_was_handed_the_lease_takes_it_once() {
     assert_eq!(queues.leave(&"a", chosen), (None, Wake::Nobody));
 }
 
-/// Its keys are still on the nodes, where this caller is about to ask.
+/// The lease's keys are still on the nodes, where this caller is about to ask.
 #[test]
 fn a_lease_that_was_handed_over_and_is_over_is_given_back_before_the_nodes_are_asked() {
     let Handed { mut queues, lease, chosen, .. } = handed();

@@ -1,16 +1,16 @@
-//! What the nodes say of the queue that they keep for a fair lock.
+//! The nodes' answers about the queue that they keep for a fair lock.
 
 use super::super::super::base::votes_needed;
 use super::{Answer, Attempt, Vote};
 
 impl Attempt {
-    /// The nodes are asked for their queues as well. A majority has to say who is there.
+    /// Asks the nodes for their queues as well. A majority must report its queue.
     pub(crate) const fn asks_for_queues(&mut self) {
         self.asks_for_queues = true;
     }
 
-    /// Returns whether the caller is in nobody's way: a majority has it in its queue, so that it can win, or so many nodes
-    /// grant nothing to anybody for now that nobody can.
+    /// Returns true if the caller blocks nobody by waiting: a majority has it in the queue, so that it can win, or so
+    /// many nodes grant nothing to anybody for now that nobody can win.
     pub(crate) fn is_queued(&self) -> bool {
         let has_it = |answer: &Answer| {
             matches!(answer, Answer::Voted(Vote::Queued { .. } | Vote::Granted(_)))
@@ -20,8 +20,8 @@ impl Attempt {
         self.count(has_it) >= needed || not_admitted > self.slots.len() - needed
     }
 
-    /// Returns the largest ticket in the queues of a majority; `None`: too few nodes have said what is in theirs. A node
-    /// that grants a lock has nobody ahead of the caller there.
+    /// Returns the largest ticket in the queues of a majority; `None`: too few nodes have reported their queues. On a
+    /// node that grants the lock, nobody is ahead of the caller.
     pub(crate) fn largest_ticket(&self) -> Option<u64> {
         let said = |slot: &super::NodeVote| match slot.answer {
             Answer::Voted(Vote::Queued { ticket, .. }) => Some(ticket),

@@ -1,4 +1,4 @@
-//! Attempts: told cases, and properties over every order of answers.
+//! Attempts: cases from a text file, and properties over every order of answers.
 
 use std::time::Duration;
 
@@ -25,8 +25,8 @@ fn sent_to_all(nodes: usize) -> Attempt {
     attempt
 }
 
-/// A node has not answered an extension of the lock with the number 7, and gets a release. Whether the
-/// extension sets the key again if it arrives behind that.
+/// Returns true if a late extension of the lock with the number 7 sets the key again. The node has not answered
+/// that extension, and gets the release before it.
 fn a_late_extension_sets_the_key_again() -> bool {
     let mut attempt = sent_to_all(1);
     attempt.vote(0, Vote::Granted(7));
@@ -53,7 +53,7 @@ fn step(attempt: &mut Attempt, words: &mut Words<'_>) -> String {
     match words.word() {
         "nodes" => *attempt = sent_to_all(words.node()),
         "quiet" => *attempt = self::attempt(words.node()),
-        // Each over a connection of its own.
+        // Each copy goes over a connection of its own.
         "send" => {
             let (node, ms) = (words.node(), words.number());
             return yes_or_no(attempt.sending(node, Via::unfenced(ms + 2), at(ms)));
@@ -163,7 +163,7 @@ fn tell(attempt: &mut Attempt, node: usize, said: Said) {
     }
 }
 
-/// Whether it was won, once its number was written back.
+/// Returns true if the attempt was won, once its number was written back.
 fn won(attempt: &mut Attempt) -> bool {
     if attempt.number_to_write_back().is_some() {
         attempt.written_back();
@@ -176,8 +176,8 @@ fn granted(said: Said) -> bool {
 }
 
 proptest! {
-    /// Whatever the order: won with a majority of grants and only then, and never unsettled once all
-    /// nodes have spoken.
+    /// In any order of the answers: the attempt is won exactly with a majority of grants, and it is settled
+    /// once all nodes have answered.
     #[test]
     fn the_verdict_is_the_majoritys(answers in answers_in_any_order()) {
         let nodes = answers.len();
@@ -193,7 +193,7 @@ proptest! {
         prop_assert!(silent > 0 || attempt.decided());
     }
 
-    /// A verdict that is told is never taken back by later answers.
+    /// Later answers never reverse a verdict.
     #[test]
     fn the_verdict_is_final(answers in answers_in_any_order()) {
         let mut attempt = sent_to_all(answers.len());
@@ -207,8 +207,8 @@ proptest! {
         }
     }
 
-    /// Whatever the nodes answered, and in whatever order: a lock that was won without a further round
-    /// has a number that some majority has nothing above, and that a majority knows.
+    /// In any order of any answers: some majority does not exceed the number of a lock that was won without a
+    /// further round, and a majority knows that number.
     #[test]
     fn a_number_is_known_to_a_majority(answers in answers_in_any_order()) {
         let needed = answers.len() / 2 + 1;
@@ -226,8 +226,8 @@ proptest! {
         }
     }
 
-    /// Whenever it is given up: exactly the nodes that did not say "no" are cleaned up, and those
-    /// that were not asked are left alone.
+    /// At any moment of giving up: exactly the nodes that did not say "no" are cleaned up, and those that were
+    /// not asked are left alone.
     #[test]
     fn every_node_that_may_hold_a_key_is_cleaned_up(
         answers in answers_in_any_order(), asked in 0_usize..10, heard in 0_usize..10,
@@ -263,7 +263,7 @@ fn a_copy_that_did_not_run_needs_no_release() {
     assert_eq!(cleanups, [2], "of the third nobody knows");
 }
 
-/// A node whose mark has changed between two copies does not say that the first one took the lock there.
+/// A node whose mark has changed between two copies does not say whether the first one took the lock there.
 #[test]
 fn a_node_that_admits_nobody_any_more_is_given_back_what_an_earlier_copy_may_have_taken() {
     let mut attempt = sent_to_all(3);
@@ -273,7 +273,7 @@ fn a_node_that_admits_nobody_any_more_is_given_back_what_an_earlier_copy_may_hav
     assert_eq!(given_back, [1]);
 }
 
-/// Of a lock with several names, a node may have some of the keys that an earlier copy has set, and refuse.
+/// A node that refuses a lock with several names may have some of the keys that an earlier copy has set.
 #[test]
 fn a_node_that_refuses_a_later_copy_is_given_back_what_an_earlier_one_may_have_taken() {
     let mut attempt = sent_to_all(3);
@@ -283,8 +283,9 @@ fn a_node_that_refuses_a_later_copy_is_given_back_what_an_earlier_one_may_have_t
     assert_eq!(given_back, [1]);
 }
 
-/// A node that has lost one of several names gets the release for the others, although it does not count. So does one that
-/// says that nothing is ours: it may have been told by force before the acquisition came.
+/// A node that has lost one of several names gets the release for the others, although it does not count. So
+/// does a node that says that nothing is ours: the lock may have been taken from it by force before the
+/// acquisition arrived.
 #[test]
 fn nodes_that_deny_a_lock_are_told_of_its_release() {
     let released = || {
@@ -373,7 +374,7 @@ mod preferred {
         }
     }
 
-    /// A caller's deadline that ends it before the first one has answered says nothing.
+    /// A caller's deadline that ends the attempt before the preferred node has answered is no evidence.
     #[test]
     fn what_is_cut_short_shows_nothing() {
         let mut attempt = attempt();
@@ -385,7 +386,7 @@ mod preferred {
     }
 }
 
-/// Which number is the lock's, and who has to confirm it.
+/// The choice of the lock's number, and the nodes that must confirm it.
 mod number {
     use super::super::super::super::base::without;
     use super::*;
@@ -423,7 +424,8 @@ mod number {
         assert_eq!(attempt.number_of_several(), 500);
     }
 
-    /// Two of three nodes grant, and one of them says the last number that there is: what the other one is told.
+    /// Two of three nodes grant, and one of them answers the largest possible number. Returns the number that
+    /// is written back.
     fn written_back_by_the_word_of_one() -> Option<u64> {
         let mut attempt = attempt(3, 500);
         attempt.vote(0, Vote::Granted(LARGEST_NUMBER));
@@ -438,8 +440,8 @@ mod number {
         assert_eq!(without, Some(LARGEST_NUMBER));
     }
 
-    /// Two of five nodes grant nothing, and the set's time is years behind. One of the others knows a number of
-    /// today. Whether somebody gets the lock in ten tries.
+    /// Returns true if a client gets the lock in ten tries. Two of five nodes grant nothing, and the set's time
+    /// is years behind. One of the others knows a number of today.
     fn is_won_with_a_time_of_years_ago() -> bool {
         const YEARS_AGO: u64 = 170_000_000_000_000;
         const TODAY: u64 = 179_000_000_000_000;
@@ -501,7 +503,7 @@ mod number {
     }
 }
 
-/// A request that is in flight may run at any later time, so its key's end is not known.
+/// A request that is in flight may run at any later time, so the end of its key is not known.
 #[test]
 fn a_release_is_kept_until_the_key_is_gone_by_the_nodes_clock_or_for_good() {
     let (ttl, now) = (Duration::from_secs(10), Time::default());

@@ -68,8 +68,8 @@ fn nodes_that_have_forgotten_our_key_and_granted_nothing_since_confirm() {
     );
 }
 
-/// Two of three nodes restart empty, and lose the connection right after a repair. Somebody else
-/// may have had the lock on both before that.
+/// Two of three nodes restart empty, and lose the connection right after a repair. Another owner may have
+/// had the lock on both before that.
 #[test]
 fn a_key_that_is_there_at_the_second_sending_confirms_nothing() {
     for basis in [Basis::Majority, Basis::FirstNode] {
@@ -88,7 +88,7 @@ fn a_key_that_is_there_at_the_second_sending_confirms_nothing() {
     }
 }
 
-/// With one node dead both others have to confirm, and the second one's word is waited for.
+/// One node is dead, so both others must confirm, and the round waits for the second one.
 #[test]
 fn a_majority_that_can_still_confirm_is_waited_for() {
     let (start, ttl) = (Time::default(), Duration::from_secs(10));
@@ -144,7 +144,7 @@ fn a_node_that_is_ours_in_part_is_not_ours() {
     assert_eq!(on_first(&[EXTENDED, IN_PART, None]), Renewed::Gone, "somebody may have the rest");
 }
 
-/// Contenders come back again and again; and the round that was confirmed gets old.
+/// Contenders come back again and again, while the confirmed round gets old.
 #[test]
 fn a_node_that_contenders_keep_taking_is_tried_a_few_times_while_the_round_is_valid() {
     let (start, ttl) = (Time::default(), Duration::from_secs(10));
@@ -197,8 +197,8 @@ fn a_second_copy_is_doubtful_unless_the_first_did_not_run() {
     }
 }
 
-/// With two nodes or four, half of them are without our key when one clock was set forward, and when one
-/// more has an answer to give.
+/// With two or four nodes, half of them are without our key when one clock was set forward and another node
+/// has not yet answered.
 #[test]
 fn a_node_whose_clock_has_moved_neither_confirms_nor_denies() {
     let round = |basis, votes: &[Option<ExtensionVote>]| {
@@ -234,12 +234,12 @@ fn a_node_whose_clock_has_moved_neither_confirms_nor_denies() {
         let others = [said, NOT_OURS, None];
         assert_eq!(round(Basis::FirstNode, &others).0, Renewed::Gone);
     }
-    // With one clock nobody can tell whether it was our own that stood still.
+    // With one clock, nobody can tell whether our own clock stood still.
     assert_eq!(round(Basis::FirstNode, &[NOT_OURS, None, None]).0, Renewed::Gone);
-    // Our key was there, and nobody else's can have been.
+    // Our key was there, so no other owner had the lock.
     let there = round(Basis::Majority, &[EXTENDED, EXTENDED]).0;
     assert!(matches!(there, Renewed::Until(_, Basis::Majority)));
-    // The other nodes' words count as ever.
+    // The answers of the other nodes count as usual.
     let gone = round(Basis::Majority, &[REPAIRED, REPAIRED, NOT_OURS]).0;
     assert_eq!(gone, Renewed::Gone);
 }

@@ -1,4 +1,4 @@
-//! Stories of clients that may fall back, and of those that may not.
+//! Attempts of clients that may fall back to the first node, and of clients that may not.
 
 use super::super::super::base::{Allowance, Mechanism, without};
 use super::super::super::link::Via;
@@ -20,12 +20,12 @@ fn never() -> QuorumHealth {
     QuorumHealth::new(None, TIMEOUT)
 }
 
-/// May fall back, and has no reason to.
+/// A client that may fall back, and has no reason to.
 fn may() -> QuorumHealth {
     QuorumHealth::new(Some(AFTER), TIMEOUT)
 }
 
-/// May fall back, and has missed the quorum since the start of time.
+/// A client that may fall back, and has missed the quorum since time 0.
 fn long_without() -> QuorumHealth {
     let mut quorum_health = may();
     assert_eq!(quorum_health.note(Quorum::Missed, at(0), at(1)), Some(News::Lost));
@@ -69,7 +69,7 @@ fn the_first_node_is_heard_before_a_majority_of_the_others_is_believed() {
     assert!(is_won(concluded(never().judge(&mut attempt, at(1_006))).0));
 }
 
-/// A majority of the others has granted, and the first node says that.
+/// An attempt that the two other nodes have granted, and to which the first node answers `says`.
 fn granted_by_the_others(says: Result<Vote, Failure>) -> Attempt {
     let until = at(1_000).after(TIMEOUT);
     let mut attempt = Attempt::new(3, at(1_000), until, TTL, Allowance::FOR_DRIFT);
@@ -93,8 +93,8 @@ fn a_first_node_that_grants_or_cannot_be_reached_is_in_nobodys_way() {
     }
 }
 
-/// It may have forgotten the key of somebody who has fallen back to it, or be unable to say that it is
-/// there; and the majority of the others knows nothing of that holder.
+/// The first node may have forgotten the key of a client that has fallen back to it, or cannot say that the
+/// key is there. The majority of the others knows nothing of that holder.
 #[test]
 fn nothing_is_won_past_a_first_node_that_answers_and_does_not_grant() {
     for (says, conclusion, quorum) in [
@@ -119,7 +119,7 @@ fn nothing_is_won_past_a_first_node_that_answers_and_does_not_grant() {
     }
 }
 
-/// Else our own pause between two tries would count as its being out of reach.
+/// Otherwise our own pause between two tries would count as the node being out of reach.
 #[test]
 fn only_the_first_node_of_those_who_may_fall_back_is_tried_for_an_attempt() {
     assert!(waits_for_a_try(0, true));
@@ -136,7 +136,7 @@ fn a_first_node_that_hangs_is_waited_for_and_no_longer() {
     assert!(is_won(concluded(may().judge(&mut attempt, at(1_200))).0));
 }
 
-/// It could have spoken, had the caller had the time that nodes have.
+/// The first node could have answered in the usual time for nodes, but the caller's deadline was shorter.
 #[test]
 fn a_first_node_that_had_no_time_to_speak_is_not_passed_over() {
     let mut attempt = attempt_of(TIMEOUT / 10);
@@ -161,7 +161,7 @@ fn without_a_quorum_the_first_node_decides_alone_once_all_were_heard() {
     }
 }
 
-/// Of five nodes three are dead, and the slowest of the others knows of another holder.
+/// Three of five nodes are dead, and the slower one of the others knows of another holder.
 #[test]
 fn a_slow_node_that_knows_of_another_holder_is_heard_before_the_first_decides_alone() {
     let mut attempt = Attempt::new(5, at(1_000), at(1_200), TTL, Allowance::FOR_DRIFT);
@@ -194,7 +194,7 @@ fn the_first_nodes_holder_is_respected_by_who_falls_back_and_without_it_nobody_d
     }
 }
 
-/// Out of memory, or without a permission: such nodes cannot say who else has the lock.
+/// Nodes that are out of memory, or lack a permission, cannot report another holder.
 #[test]
 fn a_majority_that_answers_with_errors_is_reached_and_nobody_falls_back() {
     let mut attempt = attempt();
@@ -211,7 +211,7 @@ fn a_callers_own_short_deadline_is_no_reason_to_fall_back() {
     attempt.vote(0, GRANTED);
     let judged = concluded(long_without().judge(&mut attempt, at(1_020)));
     assert_eq!(judged, (UNREACHABLE, Basis::Majority, Quorum::Untold));
-    // Nodes that are known to be down are one, however short the time was.
+    // Nodes that are known to be down are a reason, however short the time was.
     let mut attempt = attempt_of(TIMEOUT / 10);
     attempt.vote(0, GRANTED);
     attempt.fail(1, Failure::NotSent);
@@ -221,7 +221,7 @@ fn a_callers_own_short_deadline_is_no_reason_to_fall_back() {
     assert_eq!(basis, Basis::FirstNode);
 }
 
-/// Without any verdict, once the time is over.
+/// No verdict was reached when the time was over.
 #[test]
 fn silence_to_the_end_is_no_quorum() {
     let mut attempt = attempt();
@@ -246,11 +246,11 @@ fn the_time_without_a_quorum_counts_from_the_first_miss_and_anew_after_each_majo
     assert!(decides(quorum_health, 600));
     assert_eq!(quorum_health.note(Quorum::Reached, at(600), at(610)), Some(News::Back));
     assert!(!decides(quorum_health, 9_000));
-    // It began before that majority was reached, and ends after it.
+    // This attempt began before that majority was reached, and ends after it.
     assert_eq!(quorum_health.note(Quorum::Missed, at(500), at(700)), Some(News::Lost));
     assert!(!decides(quorum_health, 1_109));
     assert!(decides(quorum_health, 1_110));
-    // A majority that gives errors is no quorum to work with, and there.
+    // A majority that answers with errors grants no locks, but it is reachable.
     assert_eq!(quorum_health.note(Quorum::Failing, at(1_200), at(1_300)), None);
     assert!(!decides(quorum_health, 9_000));
     let mut quorum_health = never();
@@ -258,7 +258,7 @@ fn the_time_without_a_quorum_counts_from_the_first_miss_and_anew_after_each_majo
     assert!(!decides(quorum_health, 9_000));
 }
 
-/// They can be reached, and may know of another holder. The user shall hear of it.
+/// Such nodes can be reached, and may know of another holder. The user must hear of it.
 #[test]
 fn nodes_that_reject_us_for_good_are_no_reason_to_fall_back() {
     let mut attempt = attempt();

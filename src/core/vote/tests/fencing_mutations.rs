@@ -1,6 +1,7 @@
-//! For each mechanism of fencing: how a later holder gets a smaller token without it.
+//! Mutation tests of fencing: without each mechanism, a later holder gets a smaller token.
 //!
-//! One story runs on the shipped machines with and without the mechanism. The nodes here keep numbers, which is what `lua/mutex` does; a story says which of them a message reaches.
+//! Each scenario runs on the shipped machines with and without the mechanism. The nodes of the model keep numbers, as
+//! `lua/mutex` does. A scenario says which nodes a message reaches.
 
 use std::time::Duration;
 
@@ -14,11 +15,11 @@ use super::*;
 
 const TTL: Duration = Duration::from_secs(10);
 
-/// The masters' time, at which all of a story happens, in microseconds and as a number.
+/// The time of all nodes during a scenario, in microseconds and as a number.
 const NOW_US: i64 = 1_000_000;
 const NOW: u64 = 100_000;
 
-/// A node: who holds its key, and the largest number that it knows.
+/// A node: the owner of its key, and the largest number that it knows.
 #[derive(Clone, Copy, Debug, Default)]
 struct Node {
     owner: Option<u128>,
@@ -53,7 +54,7 @@ impl Node {
     }
 }
 
-/// Somebody who tries for the lock, with a clock of its own.
+/// A client that tries to get the lock, with a clock of its own.
 struct Client {
     owner: u128,
     now: Time,
@@ -64,7 +65,7 @@ struct Client {
 }
 
 impl Client {
-    /// A client whose own clock says `now` while the masters' say `now_us`.
+    /// A client whose own clock says `now` while the nodes' clocks say `now_us`.
     fn new(owner: u128, nodes: usize, now: Time, now_us: i64) -> Self {
         Self {
             owner,
@@ -89,8 +90,7 @@ impl Client {
         }
     }
 
-    /// Writes the number back where that is due, as far as the message reaches; the number, if the
-    /// lock is won.
+    /// Writes the number back to the `reached` nodes, if that is due. Returns the number, if the lock is won.
     fn number(&mut self, nodes: &mut [Node], reached: &[usize]) -> Option<u64> {
         if let Some(number) = self.attempt.number_to_write_back() {
             let answer_by = self.now.after(TTL);
@@ -121,8 +121,8 @@ fn client(owner: u128, nodes: &[Node]) -> Client {
     Client::new(owner, nodes.len(), Time::from_start(TTL), NOW_US)
 }
 
-/// Three holders, then all masters restart empty, and somebody whose own clock has nothing to do with
-/// the others' comes a second later.
+/// The numbers of the last of three holders, and of a client after all nodes restarted empty. That client comes a
+/// second later, and its own clock is unrelated to the others' clocks.
 fn numbers_before_and_after_all_is_forgotten() -> (u64, u64) {
     let mut nodes = [Node::default(); 3];
     let holder = |owner, own_clock, now_us, nodes: &mut [Node]| {
@@ -176,13 +176,13 @@ fn any_step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Steps, and how far ahead of the time the nodes' numbers are at first.
+/// Steps, and the distances by which the nodes' numbers are ahead of the time at first.
 fn any_story() -> impl Strategy<Value = (Vec<Step>, [u64; 3])> {
     (prop::collection::vec(any_step(), 1..200), prop::array::uniform3(0_u64..9))
 }
 
-/// How many locks were held under `steps`; `None` if one of them had a number that is not larger than
-/// all before it.
+/// The number of locks that were held under `steps`; `None` if one of them had a number that is not larger than all
+/// earlier ones.
 fn locks_with_rising_numbers(steps: &[Step], ahead: [u64; 3]) -> Option<usize> {
     let mut nodes = ahead.map(|ahead| Node { owner: None, fence: NOW + ahead });
     let mut clients: Vec<_> = (0..3).map(|owner| client(owner, &nodes)).collect();
@@ -234,7 +234,7 @@ proptest! {
     }
 }
 
-/// The stories of the property above are long enough, and do reach what the mechanisms are for.
+/// The scenarios of the property above are long enough to need each mechanism.
 #[test]
 fn without_either_mechanism_some_story_has_numbers_that_fall() {
     let mut runner = TestRunner::deterministic();

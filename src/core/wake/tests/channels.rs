@@ -77,7 +77,7 @@ fn listeners_are_bounded_and_make_room_when_they_leave() {
     assert!(channels.listen(&one, &1).is_some());
 }
 
-/// A holder that wants to be told of requests.
+/// A holder listens to requests of other callers.
 #[test]
 fn listeners_hear_of_every_message_and_of_each_node_that_begins_to_tell_until_they_leave() {
     let mut channels = Channels::new(NODES);
@@ -100,7 +100,7 @@ fn listeners_hear_of_every_message_and_of_each_node_that_begins_to_tell_until_th
     assert_eq!(channels.changes(0, false, at(201)), unsubscribe(&[ONE, OTHER]));
 }
 
-/// Readers that come and go want to know of writers, and nobody waits for a release.
+/// Readers that come and go want to hear of writers, and nobody waits for a release.
 #[test]
 fn a_channel_is_watched_for_a_while_from_the_last_time_on_that_somebody_wanted_it() {
     let mut channels = Channels::new(NODES);
@@ -118,7 +118,7 @@ fn a_channel_is_watched_for_a_while_from_the_last_time_on_that_somebody_wanted_i
     assert_eq!(channels.watch(ONE.to_vec(), 3, at(3_001)), Sought { start: vec![], wake: all });
 }
 
-/// A release of ours is told by two messages. What is told on a watched channel is none of them.
+/// Two messages announce a release of ours. A message on a watched channel is neither of them.
 #[test]
 fn what_is_told_to_a_watcher_is_no_release() {
     let (mut channels, id) = listening();
@@ -172,7 +172,7 @@ fn a_waiter_that_comes_while_its_channel_stays_hears_at_once() {
     assert_eq!(channels.changes(0, false, at(1_000)), subscribe(&[]), "the channel is in use");
 }
 
-/// The node was not asked to forget it, and confirms it all the same.
+/// The node was not asked to forget the channel. It confirms the channel again nevertheless.
 #[test]
 fn a_channel_that_went_and_came_is_confirmed_again() {
     let (mut channels, id) = listening();
@@ -223,8 +223,8 @@ fn releases_wake_the_waiters_of_their_channel() {
     assert_eq!(channels.released(1, b"unknown", b"owner"), [3; 0]);
 }
 
-/// Two callers wait for a fair lock, and a third one for a lock of another kind with its name. What one node of one tells wakes
-/// these.
+/// Two callers wait for a fair lock, and a third one for a lock of another kind with the same name. Returns the waiters that
+/// are woken by a node's message.
 fn woken_by(told: &[u8]) -> Vec<u32> {
     let mut channels = Channels::new(1);
     for (caller, wake) in [(Some("a#queued"), 1), (Some("b#queued"), 2), (None, 3)] {
@@ -258,7 +258,7 @@ fn a_waiter_that_has_left_is_not_woken() {
     assert!(channels.tracker(id).is_none());
 }
 
-/// A client gives a lock back and leaves it to others; then its nodes tell of that release.
+/// A client gives a lock back and leaves it to others; then its nodes announce that release.
 fn is_woken_by_its_own_release() -> bool {
     let (mut channels, id) = listening();
     channels.gives_way(id, Some(b"ours"));
@@ -273,8 +273,8 @@ fn a_waiter_does_not_take_its_own_release_for_that_of_others() {
     assert!(without(&[Mechanism::OwnReleaseIsNoNews], is_woken_by_its_own_release));
 }
 
-/// A node tells on two channels that a waiter listens to. Then the waiter gives way, and its own release is told so.
-/// `first` is the owner that is told on the first channel, and `theirs` the message on the second one.
+/// A node announces a release on both channels that a waiter listens to. Then the waiter gives way, and its own release is
+/// announced in the same way. `first` is the owner in the message on the first channel, and `theirs` the message on the second.
 fn takes_a_second_message_for_a_release(first: &[u8], theirs: &[u8]) -> bool {
     let mut channels = Channels::new(1);
     let both = vec![ONE.to_vec(), OTHER.to_vec()];
@@ -333,7 +333,7 @@ fn only_the_message_right_behind_is_the_second_one_of_a_release() {
     assert_eq!(is_news, [false, true, true]);
 }
 
-/// A mutex of the same name is given back, which is told on one channel. The next message is another library's release.
+/// A mutex of the same name is given back, which is announced on one channel. The next message is another library's release.
 #[test]
 fn an_owner_that_is_written_in_another_way_has_no_second_message() {
     for owner in [b"web-3:4711#8f14e45f".as_slice(), b"a:1#b:2#8f14e45f", b"8f14e45f"] {
@@ -359,7 +359,7 @@ fn a_waiter_is_woken_when_a_lost_subscription_is_there_again() {
     assert_eq!(channels.listening(1, &[ONE.to_vec()]), [1; 0], "nothing was missed");
 }
 
-/// What was confirmed late is relied on once a subscription that the last attempt relied on is lost.
+/// A late confirmation counts once a subscription that the last attempt relied on is lost.
 #[test]
 fn the_loss_of_a_subscription_can_wake_as_well() {
     let mut channels = Channels::new(NODES);
@@ -376,7 +376,7 @@ fn the_loss_of_a_subscription_can_wake_as_well() {
 fn our_own_subscription_is_nobody_who_waits() {
     let (mut channels, id) = listening();
     let others = |channels: &Channels<u32>, told| channels.others_told(0, &[ONE.to_vec()], told);
-    // The waiter itself is one of those who wait behind the lock that is given back.
+    // The waiter itself is one of those that wait behind the lock that is given back.
     assert_eq!([0, 1, 2, 3].map(|told| others(&channels, told)), [0, 1, 2, 3]);
     let another = channels.join(vec![ONE.to_vec()], None, 2).id;
     assert_eq!(others(&channels, 1), 2);

@@ -1,5 +1,5 @@
-//! Threads of one process hand a lock to each other. A test has to know that a thread is in the queue before it goes
-//! on, which only the queues can tell.
+//! Threads of one process hand a lock to each other. A test has to know that a thread is in the queue before it continues,
+//! and only the queues show that.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
@@ -13,7 +13,7 @@ use crate::embedded::Node;
 use crate::kinds::EXCLUSIVE;
 use crate::{ErrorKind, Guard, Renewal};
 
-/// Whether the lock came from another thread of the process, and not from the nodes.
+/// Returns true if the lock came from another thread of the process, and not from the nodes.
 fn was_handed_over(guard: &Guard) -> bool {
     u64::from(guard.token().expect("fencing is on")) % 4_096 > 0
 }
@@ -47,7 +47,7 @@ fn threads_are_served_in_the_order_in_which_they_came() {
     wait_no_keys(&nodes);
 }
 
-/// No node is asked, so none has to be there.
+/// No node is asked, so none needs to be up.
 #[test]
 fn a_hand_over_needs_no_node() {
     let nodes = nodes(3);
@@ -69,7 +69,7 @@ fn a_hand_over_needs_no_node() {
     wait_no_keys(&nodes);
 }
 
-/// Without the request, the thread would be handed the lease.
+/// Without the request, the lease would be handed to the thread.
 #[test]
 fn a_lock_that_was_asked_for_is_not_handed_over() {
     let nodes = nodes(3);
@@ -106,7 +106,7 @@ fn the_next_holder_has_a_lock_of_its_own() {
         assert!(lost.recv().is_err(), "the first one has given it back");
         assert!(told.recv().is_err(), "and is not called any more");
 
-        // It is renewed, until somebody takes it away.
+        // The lock is renewed, until somebody takes it away.
         assert!(next.lost().recv_timeout(SHORT_TTL * 3 / 2).is_err());
         next.check().expect("it is renewed");
         assert!(other.try_lock(NAME).optional().expect("held is no error").is_none());
@@ -166,7 +166,7 @@ fn whoever_leaves_the_line_leaves_the_lock_to_the_others() {
     wait_no_keys(&nodes);
 }
 
-/// A caller that is cancelled at the very instant at which it is handed the lock.
+/// A caller is cancelled at the very instant at which it is handed the lock.
 #[test]
 fn the_chosen_one_who_leaves_passes_it_on() {
     let nodes = nodes(1);
@@ -190,7 +190,7 @@ fn the_chosen_one_who_leaves_passes_it_on() {
 fn a_leaked_guard_blocks_nobody_once_its_lock_is_lost() {
     let nodes = nodes(3);
     let locks = client(&nodes);
-    // Once because it ends, and once because it is taken away.
+    // Once the lock ends, and once it is taken away.
     for renewal in [Renewal::Manual, Renewal::Auto] {
         let guard = locked(locks.mutex(NAME).ttl(SHORT_TTL).renewal(renewal).lock());
         let lost = guard.lost().clone();
@@ -228,7 +228,7 @@ fn a_holder_that_panics_hands_the_lock_on() {
     wait_no_keys(&nodes);
 }
 
-/// Who would have asked the nodes for something else asks the nodes.
+/// A caller that wants other terms asks the nodes.
 #[test]
 fn a_lock_with_other_terms_is_not_handed_over() {
     let nodes = nodes(3);
@@ -251,7 +251,7 @@ fn a_lock_with_other_terms_is_not_handed_over() {
     wait_no_keys(&nodes);
 }
 
-/// Should the next one be killed, the keys are in everybody's way for no longer than it would have asked for.
+/// If the next holder is killed, the keys block others for no longer than its own terms.
 #[test]
 fn keys_that_outlive_the_terms_of_the_next_one_are_not_handed_over() {
     let nodes = nodes(3);

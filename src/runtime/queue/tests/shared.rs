@@ -17,17 +17,17 @@ use crate::runtime::call;
 use crate::runtime::hold::Hold;
 use crate::{Error, ErrorKind};
 
-/// A kind whose holders of one process share a lease. On the nodes it is the mutex: each lease has them for itself.
+/// A kind whose holders in one process share a lease. On the nodes it is a mutex: each lease has the keys for itself.
 static TOGETHER: Kind =
     Kind { hold_class: HoldClass::Shared, ..Kind::exclusive("together", EXCLUSIVE.layout) };
 
-/// A lease may be joined at any time here, for a busy machine may be slow.
+/// Joins are allowed at any time in these tests, since a busy machine may be slow.
 fn acquire(locks: &Quorlock, wanted: &Wanted, patience: Patience) -> Result<Option<Hold>, Error> {
     let acquire = || call::acquire(locks.coordinator(), wanted, patience, None);
     without(&[Mechanism::TurnsEnd], acquire).optional()
 }
 
-/// One more holder of the lock.
+/// Returns one more holder of the lock.
 fn hold(locks: &Quorlock) -> Hold {
     let hold = acquire(locks, &wanted(&TOGETHER, true), Patience::Forever).expect("healthy nodes");
     let hold = hold.expect("it waits for ever");
@@ -43,7 +43,7 @@ fn has_keys(nodes: &Nodes) -> bool {
     nodes.iter().any(|node| node.keys().iter().any(|key| key == KEY))
 }
 
-/// No node is asked, so none has to be there.
+/// No node is asked, so none needs to be up.
 #[test]
 fn who_joins_needs_no_node_and_has_a_token_of_its_own() {
     let nodes = nodes(3);
@@ -67,7 +67,7 @@ fn who_joins_needs_no_node_and_has_a_token_of_its_own() {
     tokens.sort_unstable();
     assert!(tokens.iter().copied().eq(token(&first) + 1..=token(&first) + 9), "{tokens:?}");
 
-    // Nor does anybody wait for one who leaves while others hold it.
+    // Nor does a holder wait when it leaves while others hold the lock.
     first.give_back_and_wait().expect("it was held until now");
     drop(holds);
     assert_eq!(requests(&locks), 3);
@@ -78,7 +78,7 @@ fn who_joins_needs_no_node_and_has_a_token_of_its_own() {
     assert_eq!(locks.coordinator().queues().len(), 0);
 }
 
-/// They wait for each other's work here. If one of them waited for the others' lease, none would go on.
+/// The threads wait for each other's work. If one of them waited for the others' lease, none would go on.
 #[test]
 fn all_who_wait_for_another_process_hold_the_lock_when_one_of_them_gets_it() {
     let nodes = nodes(3);
@@ -103,7 +103,7 @@ fn all_who_wait_for_another_process_hold_the_lock_when_one_of_them_gets_it() {
     assert!(other.try_lock(NAME).optional().expect("healthy nodes").is_some());
 }
 
-/// Here a lease may be joined for as long as it is held, if no message comes.
+/// In this test a lease may be joined for as long as it is held, if no message comes.
 #[test]
 fn who_joins_a_lease_hears_of_a_writer_and_then_nobody_joins_it() {
     let nodes = nodes(3);
@@ -134,7 +134,7 @@ fn who_joins_a_lease_hears_of_a_writer_and_then_nobody_joins_it() {
     wait_no_keys(&nodes);
 }
 
-/// The nodes are asked, and say that it is held: here each lease has them for itself.
+/// The nodes are asked, and answer that the lock is held: in this test each lease has the keys for itself.
 #[test]
 fn who_cannot_join_asks_the_nodes_and_does_not_wait() {
     let nodes = nodes(3);
@@ -165,17 +165,17 @@ fn a_holder_that_asks_for_less_takes_nothing_from_the_others() {
     assert!(second.held().remaining() < SHORT_TTL, "nobody else needs more");
 }
 
-/// However it is found: each holder has one message, its callbacks are called once, and there is one event.
+/// However the loss is found, each holder gets one message, its callbacks are called once, and there is one event.
 #[test]
 fn a_loss_is_told_to_each_holder_and_reported_once() {
     let nodes = nodes(3);
     let locks = client(&nodes);
     let finds: [fn(&Hold); 3] = [
-        // One that looks.
+        // A holder that checks.
         |hold| _ = hold.held().check().expect_err("it is lost"),
-        // One that has left before it knew.
+        // A holder that has left before it knew.
         |_| (),
-        // As the timer does.
+        // The same steps as in the timer.
         |hold| {
             let mut ending = hold.held().lose().expect("it is the first");
             ending.callbacks().into_iter().for_each(|callbacks| callbacks.call());
@@ -223,7 +223,7 @@ fn a_loss_is_told_to_each_holder_and_reported_once() {
     }
 }
 
-/// The thread that watches the lock finds it.
+/// The thread that watches the lock finds the loss.
 #[test]
 fn keys_that_are_gone_are_told_to_all_holders() {
     let nodes = nodes(3);
@@ -240,7 +240,7 @@ fn keys_that_are_gone_are_told_to_all_holders() {
         assert_eq!(hold.notice.receiver().recv_timeout(LIMIT), Ok(LossReason::KeysGone));
     }
     drop(holds);
-    // That thread tells first, and leaves the queue then.
+    // That thread tells the holders first, and then leaves the queue.
     wait_until(|| locks.coordinator().queues().len() == 0);
 }
 
@@ -258,7 +258,7 @@ fn a_holder_that_panics_leaves_the_lock_to_the_others() {
     second.give_back_and_wait().expect("three healthy nodes");
 }
 
-/// Callers come at the very instant at which the last holder leaves. None of them gets a lock that is over, and none is
+/// Callers come at the very instant at which the last holder leaves. No caller gets a lock that is over, and none is
 /// forgotten.
 #[test]
 fn many_threads_that_come_and_go_hold_a_lock_that_is_theirs() {
