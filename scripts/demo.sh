@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Sells a stock without a lock, and then with one while masters die. Arguments go to `quorlock demo`.
+# Sells an inventory without a lock, and then with one while masters are killed. Arguments go to `quorlock demo`.
 set -eu
 cd "$(dirname "$0")/.."
 if [ -z "${QUORLOCK_NODES:-}" ] && ! (. scripts/redis-server.sh); then

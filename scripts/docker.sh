@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Runs the Docker harness: workers contend for locks over five masters, each of them its own host, while masters
-# and workers are killed, paused, wiped and cut off. Ends with a verdict, and removes all that it has started.
+# Runs the Docker harness: workers contend for locks over five masters, each of them its own host. Meanwhile masters
+# and workers are killed, paused, wiped and cut off. The run ends with a verdict, and removes all that it has started.
 #
 #     scripts/docker.sh [--seconds N] [--seed N] [--max-ttl-ms N] [--client NAME] [--own FILE] [--faults-only]
 #     scripts/docker.sh --remove
 #
-# examples/docker/README.md says what these do. `--remove` removes what runs have left that were ended by SIGKILL.
+# examples/docker/README.md explains the options. `--remove` removes the remains of runs that were ended by SIGKILL.
 set -eu
 cd "$(dirname "$0")/.."
 

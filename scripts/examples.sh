@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs each small example once; each ends by itself, and its exit status says whether it went well. Arguments go to
+# Runs each small example once. Each ends by itself, and its exit status reports success or failure. Arguments go to
 # cargo.
 set -eu
 cd "$(dirname "$0")/.."

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Prints a script of lua/ as servers are sent it: with the texts of lua/shared/ that it includes.
+# Prints a script of lua/ in the form that servers get: with the texts of lua/shared/ that it includes.
 #
 #     scripts/lua.sh mutex/acquire
 set -eu

@@ -1,5 +1,5 @@
 # Sourced by test.sh, demo.sh and examples.sh: makes sure that there is a Redis server to start.
-# With `faketime=wanted`, also that its clock can be set, if that is possible without asking anybody.
+# With `faketime=wanted`, also makes sure that its clock can be set, if that is possible without asking the user.
 
 server="${QUORLOCK_REDIS_SERVER:-redis-server}"
 if ! command -v "$server" >/dev/null; then

@@ -4,7 +4,7 @@
 #     scripts/test.sh [--busy] [ARGUMENTS OF CARGO TEST] [-- NAMES OF TESTS]
 #
 # `--busy` keeps two processors busy meanwhile. A test is stable only if it passes then as well.
-# tests/runner starts the test programs: most of them wait, so that many can run side by side.
+# tests/runner starts the test programs. Most of them wait, so many can run side by side.
 set -eu
 cd "$(dirname "$0")/.."
 faketime=wanted
