@@ -13,7 +13,7 @@ use crate::election::Election;
 use crate::error::Error;
 use crate::guard::Guard;
 use crate::handle::{Handle, LockKind};
-use crate::kinds::{FairMutex, MultiMutex, Mutex, ReentrantMutex};
+use crate::kinds::{self, FairMutex, MultiMutex, Mutex, ReentrantMutex};
 use crate::node::Address;
 use crate::process::Process;
 use crate::rate_limit::RateLimit;
@@ -30,7 +30,7 @@ use crate::with_lock::WithLockError;
 /// Distributed locks over a set of Redis masters.
 ///
 /// Create one per process and hand clones to threads. Cloning is cheap: all clones share one connection and one thread per
-/// node, and two more threads. One of these renews all locks, and the other one calls callbacks.
+/// node, and two more threads. One of these renews all locks, and the other one calls callbacks. The feature `metrics` adds one.
 ///
 /// Locks are taken by name. A name is text or bytes: any bytes, at most 4096 of them. Turn a number into a text that also
 /// says what it numbers: `format!("orders/{}", order.id)`. Otherwise order 42 and customer 42 share the lock `"42"`.
@@ -78,7 +78,9 @@ impl Quorlock {
     fn start(addresses: Vec<Address>, settings: Settings) -> Result<Self, Error> {
         let process = Process::builds()?;
         holder::ended();
-        let coordinator = Coordinator::start(process, addresses, settings)?;
+        let coordinator = Coordinator::start(process, addresses, settings, &kinds::labels())?;
+        #[cfg(feature = "metrics")]
+        crate::metrics::start(coordinator.state())?;
         exit::wait_for(coordinator.unanswered(), coordinator.settings().flush_timeout());
         let shared = Shared {
             coordinator,

@@ -60,19 +60,22 @@
 //!
 //! - [`guarantees`]: each promise with its conditions, and the limits
 //! - [`redlock`]: the published criticism of the algorithm, point by point
-//! - [`operations`]: running the masters, access lists, events, changing a set
+//! - [`operations`]: running the masters, access lists, events and figures, changing a set
+//! - [`defaults`]: each setting with its limits, and the reason for its default
+//! - [`migrating`]: coming from Redisson, redsync, ShedLock, rslock, redlock, flock or Consul
 //! - [`embedded`]: nodes in the process, for unit tests
 //!
 //! # For operators
 //!
 //! [`Handle::holder`] and [`Quorlock::held_locks`] report the holders of locks, and [`Handle::force_unlock`] takes a lock
 //! away from its holder. [`Builder::diagnose`] finds the problems of a set of masters. Events go to the logger (crate
-//! `log`), or to the `tracing` subscriber if the program sets one.
+//! `log`), or to the `tracing` subscriber if the program sets one. At the level of debugging, each call and each hold is a span.
+//! [`Quorlock::stats`] has the figures of a client.
 //!
 //! # Features
 //!
-//! `tls` (`rediss://`), `serde` (settings from a file, tokens), `diagnosis` ([`Builder::diagnose`]), `embedded` (nodes in
-//! the process; needs a C compiler). None is on by default. The program `quorlock` is a crate of its own, `quorlock-cli`.
+//! `tls` (`rediss://`), `serde` (settings from a file, tokens), `diagnosis` ([`Builder::diagnose`]), `metrics` (gives the
+//! figures of each client to the recorder of the crate `metrics`), `embedded` (nodes in the process; needs a C compiler). None is on by default. The program `quorlock` is a crate of its own, `quorlock-cli`.
 
 mod client;
 mod clock;
@@ -99,8 +102,27 @@ mod holders;
 mod ident;
 mod kinds;
 mod lock_guard;
+#[cfg(feature = "metrics")]
+mod metrics;
 mod node;
 mod observe;
+pub mod defaults {
+    // Of two targets of a link the first counts.
+    //! [another client]: crate::migrating
+    //! [guarantees and limits]: crate::guarantees
+    //! [operations]: crate::operations
+    //! [the program]: https://docs.rs/crate/quorlock-cli
+    //!
+    #![doc = include_str!("../docs/defaults.md")]
+}
+pub mod migrating {
+    // Of two targets of a link the first counts.
+    //! [defaults and why]: crate::defaults
+    //! [guarantees and limits]: crate::guarantees
+    //! [operations]: crate::operations
+    //!
+    #![doc = include_str!("../docs/migrating.md")]
+}
 pub mod guarantees {
     // If a link has two targets, the first one counts.
     //! [operations]: crate::operations
@@ -135,6 +157,7 @@ mod shared;
 #[cfg(all(test, feature = "embedded"))]
 #[path = "../tests/simulation/mod.rs"]
 mod simulation;
+mod spans;
 mod stats;
 mod terms;
 mod token;
@@ -171,7 +194,10 @@ pub use risk::Risk;
 pub use rw_lock::RwLock;
 pub use semaphore::Semaphore;
 pub use settings::Settings;
-pub use stats::NodeStats;
+pub use stats::{
+    AttemptStats, KindStats, LocalGrantStats, LossStats, NodeCondition, NodeStats, RenewalStats,
+    Stats, Times, WakeUpStats,
+};
 pub use terms::{Term, set_terms};
 pub use token::InvalidToken;
 pub use wait::Wait;

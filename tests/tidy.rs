@@ -495,6 +495,7 @@ const LAYERS: [&[&str]; 5] = [
         "random",
         "release_request",
         "risk",
+        "spans",
         "stats",
         "terms",
     ],

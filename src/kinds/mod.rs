@@ -1,6 +1,5 @@
 //! The kinds of locks. A kind consists of a folder in `lua/`, a file in this folder, and a line in the list below.
 
-#[cfg(test)]
 use crate::handle::sealed;
 #[cfg(test)]
 use crate::kinds::contract::kind::Kind;
@@ -31,6 +30,17 @@ macro_rules! for_each_kind {
             $crate::Fair, $crate::Permits,
         }
     };
+}
+
+macro_rules! labels {
+    ($($kind:ty,)*) => {
+        vec![$(<$kind as sealed::Kind>::kind().label),*]
+    };
+}
+
+/// The label of every kind.
+pub(crate) fn labels() -> Vec<&'static str> {
+    for_each_kind!(labels)
 }
 
 #[cfg(test)]

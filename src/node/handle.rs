@@ -313,10 +313,16 @@ impl Node {
     pub(crate) fn stats(&self) -> NodeStats {
         let (status, connected) = (&self.shared.status, self.shared.status.is_up());
         let fault = status.fault().or_else(|| self.set.problem(self.index));
+        let seen = self.set.seen_of(self.index, clock::now());
         NodeStats {
             node: status.node().to_string(),
             connected,
             fault: fault.map(|fault| fault.what().to_owned()),
+            condition: seen.condition,
+            grants_in: seen.grants_in,
+            clock_ahead_us: seen.clock_ahead_us,
+            round_trip: self.clock().map(Offset::round_trip),
+            connections: status.connections(),
             writes: self.shared.writes.load(Ordering::Relaxed),
             scripts: self.shared.scripts.load(Ordering::Relaxed),
             kept_releases: self.kept_releases(),

@@ -25,9 +25,17 @@ use crate::core::vote::waits_for_a_try;
 use crate::error::NodeFault;
 use crate::observe;
 use crate::random::random;
+use crate::stats::NodeCondition;
 
 /// Microseconds for which callers that have met leave the connections to the workers: one write for all requests is faster then.
 const CROWDED_FOR_US: u64 = 2_000;
+
+/// A client's view of a node, for figures.
+pub(super) struct SeenNode {
+    pub(super) condition: NodeCondition,
+    pub(super) grants_in: Option<Duration>,
+    pub(super) clock_ahead_us: Option<i64>,
+}
 
 /// All nodes of a client.
 pub(crate) struct NodeSet {
@@ -377,6 +385,33 @@ impl NodeSet {
     pub(crate) fn times_us(&self, now: Time) -> (Option<i64>, Option<i64>) {
         let admission = &self.known.lock().admission;
         (admission.time_us(now, self.ordered), admission.time_of_several_us(now))
+    }
+
+    /// The client's view of the node, for figures.
+    pub(super) fn seen_of(&self, node: usize, now: Time) -> SeenNode {
+        let known = self.known.lock();
+        let admission = &known.admission;
+        let state = admission.node_state(node);
+        let grants_in = match admission.grants(node) {
+            Grants::Always | Grants::Under(_) => Some(Duration::ZERO),
+            Grants::Nothing => {
+                let set_time = admission.set_time(now);
+                admission.grants_in(node, now, set_time).filter(|left| !left.is_zero())
+            }
+        };
+        let clock_ahead_us = admission.clock_ahead_us(node, now);
+        drop(known);
+        let condition = match state {
+            NodeState::Unknown => NodeCondition::Unknown,
+            NodeState::Admitted => NodeCondition::Admitted,
+            NodeState::Quarantined(_) => NodeCondition::Quarantined,
+            NodeState::Foreign(_) => NodeCondition::OtherSettings,
+            NodeState::Twin(_) => NodeCondition::SameServer,
+            NodeState::SeveralServers => NodeCondition::SeveralServers,
+            NodeState::Replica => NodeCondition::Replica,
+            NodeState::Cluster => NodeCondition::Cluster,
+        };
+        SeenNode { condition, grants_in, clock_ahead_us }
     }
 
     /// Returns true if the node grants locks to us.

@@ -19,8 +19,8 @@ pub(super) struct Status {
     /// Time since which the worker has been waiting for the node, in microseconds of the lease clock; 0
     /// while it is not waiting.
     busy_since_us: AtomicU64,
-    /// True if the node has let us use it before.
-    was_up: AtomicBool,
+    /// The number of connections that came up. If there were any, the node has let us use it before.
+    connections: AtomicU64,
     /// True if the node has answered a script of ours before.
     has_served: AtomicBool,
     /// True while a look at its servers goes on.
@@ -46,7 +46,7 @@ impl Status {
             node,
             reach: RwLock::new(Reach::Connecting),
             busy_since_us: AtomicU64::new(0),
-            was_up: AtomicBool::new(false),
+            connections: AtomicU64::new(0),
             has_served: AtomicBool::new(false),
             looks: AtomicBool::new(false),
             told_evicts: AtomicBool::new(false),
@@ -60,6 +60,11 @@ impl Status {
 
     pub(super) fn is_up(&self) -> bool {
         matches!(*self.reach.read(), Reach::Up)
+    }
+
+    /// The number of connections that came up.
+    pub(super) fn connections(&self) -> u64 {
+        self.connections.load(Ordering::Relaxed)
     }
 
     pub(super) fn is_not_down(&self) -> bool {
@@ -137,7 +142,7 @@ impl Status {
     /// use it before, the settings were right. Then somebody is changing the node's password or certificate, and the rejection
     /// passes.
     pub(super) fn not_connected(&self, fault: NodeFault) -> NodeFault {
-        if !fault.is_for_good() || !self.was_up.load(Ordering::Relaxed) {
+        if !fault.is_for_good() || self.connections() == 0 {
             return fault;
         }
         let what = format!("{}; it let this client in before, and is tried again", fault.what());
@@ -164,7 +169,7 @@ impl Status {
     }
 
     pub(super) fn set_up(&self) {
-        self.was_up.store(true, Ordering::Relaxed);
+        self.connections.fetch_add(1, Ordering::Relaxed);
         let before = std::mem::replace(&mut *self.reach.write(), Reach::Up);
         if !matches!(before, Reach::Up) {
             observe::node_up(&self.node);

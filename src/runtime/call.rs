@@ -12,6 +12,7 @@ use crate::core::acquire::{
 };
 use crate::core::admission::worth_waiting;
 use crate::core::base::{Basis, Time};
+use crate::core::queue::Turn;
 use crate::core::vote::{Attempt, QuorumHealth, Shared, asking_order};
 use crate::core::wake::ReleaseTracker;
 use crate::error::refusal::{Known, Ready};
@@ -27,6 +28,8 @@ use crate::runtime::fan_out::{FanOut, Interrupts, Woken};
 use crate::runtime::hold::Hold;
 use crate::runtime::queue::QueuedCaller;
 use crate::runtime::subscriptions::Subscription;
+use crate::spans;
+use crate::stats::LocalGrant;
 
 /// The state of one call.
 struct Call<'a> {
@@ -58,6 +61,21 @@ pub(crate) fn acquire(
     cancel: Option<&Receiver<()>>,
 ) -> Result<Hold, Error> {
     coordinator.process.check()?;
+    let record = coordinator.recorder().call_begins(wanted.kind.label);
+    let span = spans::of_call(wanted.kind.label, &wanted.names);
+    let result = span.in_scope(|| carry(coordinator, wanted, patience, cancel));
+    let (outcome, waited) = record.ends(result.as_ref().err().map(Error::kind));
+    spans::call_ends(&span, outcome, waited);
+    result.map(Hold::begins)
+}
+
+/// Does what the machine of the call says, until the call ends.
+fn carry(
+    coordinator: &Arc<Coordinator>,
+    wanted: &Wanted,
+    patience: Patience,
+    cancel: Option<&Receiver<()>>,
+) -> Result<Hold, Error> {
     let (never, settings) = (never(), coordinator.settings());
     let closed = coordinator.closed();
     let interrupts = Interrupts { cancel: cancel.unwrap_or(&never), closed };
@@ -91,6 +109,9 @@ pub(crate) fn acquire(
     }
     loop {
         while let Some(action) = machine.poll_action() {
+            if let Some(events) = machine.take_events() {
+                coordinator.recorder().count(&events);
+            }
             match action {
                 Action::Granted(claim, grant) => {
                     call.driven = None;
@@ -127,6 +148,9 @@ impl Call<'_> {
             Action::Look => {
                 let (place, hold) = self.queued.look();
                 self.handed_over = hold;
+                if let Some(grant) = local_grant(place.turn) {
+                    coordinator.recorder().granted_locally(grant);
+                }
                 machine.handle_turn(place, self);
             }
             Action::Subscribe(caller) => {
@@ -315,6 +339,21 @@ impl Drop for Call<'_> {
         if let Some(priority) = self.reserves.take() {
             self.withdraw(priority, &[], self.coordinator.settings().ttl);
         }
+    }
+}
+
+/// The way in which a caller with that turn gets the lock without asking the nodes; `None`: it does not.
+const fn local_grant(turn: Turn) -> Option<LocalGrant> {
+    match turn {
+        Turn::HandedOver => Some(LocalGrant::HandedOver),
+        Turn::Joined => Some(LocalGrant::Joined),
+        Turn::Reentered => Some(LocalGrant::Reentered),
+        Turn::Lost(_)
+        | Turn::WaitsForItself
+        | Turn::Ask
+        | Turn::Wait(_)
+        | Turn::GiveWay(_)
+        | Turn::Held => None,
     }
 }
 

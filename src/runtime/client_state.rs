@@ -22,7 +22,7 @@ use crate::node::{Address, Node, NodeSet};
 use crate::observe;
 use crate::process::{self, Process};
 use crate::random::random;
-use crate::stats::NodeStats;
+use crate::stats::{NodeStats, Recorder, Stats};
 
 /// The nodes and everything else that the clones of one client and its locks share.
 pub(crate) struct ClientState {
@@ -44,6 +44,10 @@ pub(crate) struct ClientState {
     obstacles: Obstacles,
     pub(super) subscriptions: Arc<Subscriptions>,
     reports: Reports,
+    recorder: Arc<Recorder>,
+    /// Its other side ends with this state.
+    #[cfg(feature = "metrics")]
+    ended: (Sender<()>, Receiver<()>),
     /// The delay of this client's renewals behind the steps of the clock.
     renewal_phase: Duration,
 }
@@ -54,6 +58,7 @@ impl ClientState {
         process: Process,
         addresses: Vec<Address>,
         settings: Settings,
+        kinds: &[&'static str],
     ) -> Result<Arc<Self>, Error> {
         let names: Arc<[Arc<str>]> =
             addresses.iter().map(|address| address.shown().clone()).collect();
@@ -106,6 +111,9 @@ impl ClientState {
             obstacles: Obstacles::default(),
             subscriptions,
             reports,
+            recorder: Arc::new(Recorder::new(kinds)),
+            #[cfg(feature = "metrics")]
+            ended: bounded(0),
             renewal_phase: Schedule::phase(random()),
         }))
     }
@@ -120,6 +128,22 @@ impl ClientState {
             NodeStats { listened_to, ..node.stats() }
         };
         self.nodes.iter().enumerate().map(stats).collect()
+    }
+
+    pub(crate) fn stats(&self) -> Stats {
+        let majority = majority(self.nodes.len());
+        Stats { majority, nodes: self.node_stats(), ..self.recorder.snapshot() }
+    }
+
+    /// The counts of all that this client does.
+    pub(crate) const fn recorder(&self) -> &Arc<Recorder> {
+        &self.recorder
+    }
+
+    /// Gets no message, and ends with this state.
+    #[cfg(feature = "metrics")]
+    pub(crate) const fn ended(&self) -> &Receiver<()> {
+        &self.ended.1
     }
 
     pub(crate) fn set(&self) -> &Arc<NodeSet> {

@@ -34,8 +34,9 @@ impl Coordinator {
         process: Process,
         addresses: Vec<Address>,
         settings: Settings,
+        kinds: &[&'static str],
     ) -> Result<Arc<Self>, Error> {
-        let state = ClientState::start(process, addresses, settings)?;
+        let state = ClientState::start(process, addresses, settings, kinds)?;
         let timetable = renewal::start(&state, state.set().suspended()).map_err(|error| {
             Error::config(format!("no thread could be started for renewals: {error}"))
         })?;

@@ -210,6 +210,9 @@ impl Held {
 
     /// The timer has finished the renewal, or does not make it. The lock is checked again at its next due time.
     pub(crate) fn renewal_is_over(self: &Arc<Self>, renewal: Option<(&Prolonging, Prolonged)>) {
+        if let Some((_, Prolonged::Unconfirmed { .. } | Prolonged::Hopeless { .. })) = renewal {
+            self.claim.state().recorder().not_renewed();
+        }
         let (is_news, faults) = match renewal {
             Some((renewal, Prolonged::Unconfirmed { is_news })) => (is_news, self.faults(renewal)),
             Some((_, Prolonged::Hopeless { is_news })) => (is_news, self.known_faults()),
@@ -261,7 +264,12 @@ impl Held {
         let client = self.claim.state();
         loop {
             let mut state = self.state();
-            match prolong.poll(&mut state.lock, clock::now()) {
+            let (now, before) = (clock::now(), state.lock.valid_until());
+            let step = prolong.poll(&mut state.lock, now);
+            if carrier == Carrier::Timer && state.lock.valid_until() > before {
+                client.recorder().renewed(before.since(now));
+            }
+            match step {
                 ProlongStep::Ask(extension, request) => {
                     let round = FanOut::new(*extension, reply::extend, client.names());
                     prolong.handle_begun(&mut state.lock, round.clone());

@@ -3,11 +3,15 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use crate::core::base::HoldClass;
+use tracing::Span;
+
+use crate::clock;
+use crate::core::base::{HoldClass, Time};
 use crate::error::Error;
 use crate::process::ThreadNumber;
 use crate::runtime::held::Held;
 use crate::runtime::holder::HoldState;
+use crate::spans;
 
 /// The right of one holder to a held lock. Dropping it gives the lock back, to the next local waiter or to the nodes, and
 /// never waits on the network. Other holders of the lock keep it.
@@ -17,13 +21,26 @@ pub(crate) struct Hold {
     /// The holder's thread and the class in which it counts there. `None` if that thread may not take the lock again, or has
     /// begun to give this hold back.
     thread: Option<(ThreadNumber, HoldClass)>,
+    /// The time when the hold began; `None` before that, and once it ends.
+    began: Option<Time>,
+    span: Span,
     /// True if the drop has nothing left to do.
     is_given_back: bool,
 }
 
 impl Hold {
     pub(crate) fn new(held: Arc<Held>, hold_state: Arc<HoldState>) -> Self {
-        Self { held, hold_state, thread: None, is_given_back: false }
+        let (began, span) = (None, Span::none());
+        Self { held, hold_state, thread: None, began, span, is_given_back: false }
+    }
+
+    /// The caller has got the hold, and its time begins. To be called on the caller's thread, with no mutex held: a subscriber of
+    /// spans may be slow, and may take locks.
+    pub(crate) fn begins(mut self) -> Self {
+        let claim = self.held.claim();
+        self.began = Some(claim.state().recorder().hold_begins());
+        self.span = spans::of_hold(claim.kind().label, claim.names(), claim.owner());
+        self
     }
 
     /// The same hold, which counts as one of the thread's guards of that class.
@@ -44,6 +61,9 @@ impl Hold {
     /// From here on the thread may take the lock again only by its other holds. This comes first: code that is called while
     /// the hold is given back may ask for the lock, and must not get a lease that is about to end.
     fn is_leaving(&mut self) {
+        if let Some(began) = self.began.take() {
+            self.held.claim().state().recorder().hold_ends(began);
+        }
         if let Some((thread, class)) = self.thread.take() {
             self.held.left(thread, class);
         }
@@ -62,9 +82,11 @@ impl Hold {
     /// or has other holders.
     pub(crate) fn give_back_and_wait(mut self) -> Result<(), Error> {
         self.is_leaving();
+        let since = clock::now();
         let result = self.held.give_back_and_wait(&self.hold_state);
         // Only now: if a subscriber of an event panics, the drop gives back the rest.
         self.is_given_back = true;
+        self.held.claim().state().recorder().unlocked(since);
         result
     }
 }
@@ -88,5 +110,6 @@ impl Drop for Hold {
         if !self.is_given_back {
             self.held.give_back(&self.hold_state);
         }
+        spans::hold_ends(&self.span, self.hold_state.notice.is_given_back() == Some(false));
     }
 }

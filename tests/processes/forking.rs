@@ -154,7 +154,9 @@ fn refused(guard: &Guard, client: &Quorlock, handle: &Mutex) {
     guard.on_lost(|_| panic!("nobody calls it"));
     assert!(guard.at_risk().recv().is_err(), "it has ended");
     guard.on_at_risk(|risk| panic!("nobody calls it: {risk}"));
-    assert!(client.node_stats().iter().all(|node| !node.connected));
+    let stats = client.stats();
+    assert!(stats.nodes.iter().all(|node| !node.connected));
+    assert_eq!((stats.waiting, stats.holding), (0, 0));
     assert!(format!("{guard:?} {client:?} {handle:?}").contains("orders/"));
 }
 

@@ -4,7 +4,9 @@ use super::super::vote::{Attempt, Conclusion, Grant, HEAR_OUT, Judged, Judgement
 use super::attempts::Step;
 use super::queue_place::PlaceNews;
 use super::state::{AfterSubscribing, AttemptStage, CallState, Sleep};
-use super::{Acquire, Action, Failed, Obstacle, Outcome, Patience, SharedAttempt, Surroundings};
+use super::{
+    Acquire, Action, CallEvent, Failed, Obstacle, Outcome, Patience, SharedAttempt, Surroundings,
+};
 
 impl<C: SharedAttempt> Acquire<C> {
     /// Judges the attempt once all requests are answered, or its time is over.
@@ -58,12 +60,13 @@ impl<C: SharedAttempt> Acquire<C> {
         let (now, started) = (around.now(), self.started);
         let permits = self.attempts.wanted_permits();
         let began_ms = self.attempts.is_queued().then(|| self.began_ms(around)).flatten();
-        let (place, obstacle) = claim.with(|attempt| {
+        let (place, obstacle, is_split) = claim.with(|attempt| {
             let covered = attempt_ended(attempt, permits, around);
             self.attempts.tried(attempt, now, covered);
             let place = self.attempts.placed(attempt, conclusion, began_ms);
-            (place, Obstacle::of(attempt))
+            (place, Obstacle::of(attempt), attempt.is_split())
         });
+        self.count(event_of(conclusion, is_split));
         self.actions.extend(obstacle.map(Action::TellObstacle));
         self.last_votes_are_fresh = true;
         let is_not_admitted = conclusion == Conclusion::NotAdmitted;
@@ -124,6 +127,22 @@ impl<C: SharedAttempt> Acquire<C> {
     fn granted(&mut self, claim: C, grant: Grant) {
         self.withdraw(|| claim.with(|attempt| attempt.granted_by()));
         self.finish(Action::Granted(claim, grant));
+    }
+}
+
+/// The event of an attempt that ended so.
+const fn event_of(conclusion: Conclusion, is_split: bool) -> CallEvent {
+    match conclusion {
+        Conclusion::Won { .. } => CallEvent::Granted,
+        Conclusion::Held { .. } if is_split => CallEvent::Split,
+        Conclusion::Held { .. } => CallEvent::Refused,
+        Conclusion::NotAdmitted => CallEvent::NotAdmitted,
+        Conclusion::Unreachable | Conclusion::TooLate | Conclusion::Unconfirmed => {
+            CallEvent::Unanswered
+        }
+        Conclusion::WrongKind | Conclusion::Spent | Conclusion::NoNumber | Conclusion::Rejected => {
+            CallEvent::Rejected
+        }
     }
 }
 

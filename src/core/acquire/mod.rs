@@ -22,6 +22,7 @@
 
 mod attempts;
 mod begin;
+mod call_events;
 #[cfg(test)]
 #[path = "tests/client_model.rs"]
 mod client_model;
@@ -47,6 +48,7 @@ use super::vote::{Attempt, Ballot};
 use super::wake::WakeReason;
 
 pub(crate) use self::attempts::{Outcome, Patience, Policy};
+pub(crate) use self::call_events::{CallEvent, CallEvents};
 pub(crate) use self::driver::{
     Action, Begin, Failed, SharedAttempt, Stop, Surroundings, WaitsFor, Whom,
 };
@@ -86,6 +88,8 @@ pub(crate) struct Acquire<C> {
     /// local queue; then all nodes that are not known to be down are expected to answer.
     last_votes_are_fresh: bool,
     told_not_admitted: bool,
+    /// The events since they were taken last.
+    events: Option<CallEvents>,
 }
 
 impl<C: SharedAttempt> Acquire<C> {
@@ -107,6 +111,7 @@ impl<C: SharedAttempt> Acquire<C> {
             refused: false,
             last_votes_are_fresh: false,
             told_not_admitted: false,
+            events: None,
         }
     }
 
@@ -123,6 +128,11 @@ impl<C: SharedAttempt> Acquire<C> {
     /// Returns the driver's next action; `None` if there is none before the next event.
     pub(crate) fn poll_action(&mut self) -> Option<Action<C>> {
         self.actions.pop_front()
+    }
+
+    /// Returns the events since the last call; `None`: there were none.
+    pub(crate) fn take_events(&mut self) -> Option<CallEvents> {
+        self.events.take()
     }
 
     /// Returns the time at which [`handle_timeout`](Self::handle_timeout) is due; `None` if no time limit is
@@ -324,6 +334,10 @@ impl<C: SharedAttempt> Acquire<C> {
         }
     }
 
+    fn count(&mut self, event: CallEvent) {
+        self.events.get_or_insert_default().count(event);
+    }
+
     fn take_state(&mut self) -> CallState<C> {
         std::mem::replace(&mut self.state, CallState::Finished)
     }
@@ -458,10 +472,17 @@ impl<C: SharedAttempt> Acquire<C> {
             self.actions.push_back(Action::GivingWayIsOver { heard });
             return self.look();
         }
-        match self.attempts.waited(around.now(), sleep.woken) {
-            Some(outcome) => self.refuse(outcome),
-            None => self.look(),
+        let now = around.now();
+        let is_expired = self.attempts.is_expired(now);
+        if let Some(outcome) = self.attempts.waited(now, sleep.woken) {
+            return self.refuse(outcome);
         }
+        if sleep.woken {
+            self.count(CallEvent::WokenByMessage);
+        } else if sleep.listens {
+            self.count(if is_expired { CallEvent::WokenByExpiry } else { CallEvent::WokenByPoll });
+        }
+        self.look();
     }
 
     fn deadline(&self) -> Option<Time> {

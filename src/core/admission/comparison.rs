@@ -182,6 +182,13 @@ impl Admission {
         Some(microseconds(now).saturating_add(self.ahead_of_us(now, any)?))
     }
 
+    /// The number of microseconds by which the clock of `node` is ahead of the set's time. `None` unless the clocks of a majority
+    /// are known.
+    pub(crate) fn clock_ahead_us(&self, node: usize, now: Time) -> Option<i64> {
+        let reading = self.nodes[node].clock.reading?;
+        Some(reading.middle_us().saturating_sub(self.ahead_of_us(now, false)?))
+    }
+
     /// Returns the time that the clocks of several nodes have reached, without corrections, in microseconds since 1970. Several
     /// are so many that every majority contains one of them. `None` while the clocks of fewer nodes are known.
     pub(crate) fn time_of_several_us(&self, now: Time) -> Option<i64> {

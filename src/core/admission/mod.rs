@@ -363,33 +363,41 @@ impl Admission {
     /// Returns the time until a majority of the nodes grants locks. `None` if too few nodes wait for nothing but the end of their
     /// quarantine. Where clients may fall back, the first node must grant as well, unless it cannot be reached.
     pub(crate) fn ready_in(&self, now: Time, set_time: Option<SetTime>) -> Option<Duration> {
-        if self.conflict().is_some() {
-            return None;
-        }
-        let wait_for = |node: usize| {
-            let known = &self.nodes[node];
-            let seen = known.seen.as_ref().filter(|_| !self.has_several_servers(node))?;
-            let state = match &seen.judgement {
-                ProbeJudgement::Renamed(state)
-                | ProbeJudgement::Moved(state)
-                | ProbeJudgement::Ours(state) => *state,
-                ProbeJudgement::Forgetful(_) if self.quarantine => return Some(self.max_ttl),
-                judgement => return judgement.is_readable().then_some(Duration::ZERO),
-            };
-            match state {
-                MarkState::Admitted => {
-                    Some(self.in_doubt_until(node).map_or(Duration::ZERO, |until| until.since(now)))
-                }
-                MarkState::Quarantined { until_ms, id } => {
-                    Some(self.left(known, until_ms, id, now, set_time))
-                }
-            }
-        };
+        let wait_for = |node: usize| self.grants_in(node, now, set_time);
         let mut waits: Vec<_> = (0..self.nodes.len()).filter_map(wait_for).collect();
         waits.sort_unstable();
         let majority = waits.get(majority(self.nodes.len()) - 1).copied()?;
         let falls_back = self.nodes[0].configuration.index.is_some();
         Some(majority.max(wait_for(0).filter(|_| falls_back).unwrap_or_default()))
+    }
+
+    /// The time until `node` grants locks, if it waits for nothing but the end of its quarantine, or of a doubt about its clock.
+    pub(crate) fn grants_in(
+        &self,
+        node: usize,
+        now: Time,
+        set_time: Option<SetTime>,
+    ) -> Option<Duration> {
+        if self.conflict().is_some() {
+            return None;
+        }
+        let known = &self.nodes[node];
+        let seen = known.seen.as_ref().filter(|_| !self.has_several_servers(node))?;
+        let state = match &seen.judgement {
+            ProbeJudgement::Renamed(state)
+            | ProbeJudgement::Moved(state)
+            | ProbeJudgement::Ours(state) => *state,
+            ProbeJudgement::Forgetful(_) if self.quarantine => return Some(self.max_ttl),
+            judgement => return judgement.is_readable().then_some(Duration::ZERO),
+        };
+        match state {
+            MarkState::Admitted => {
+                Some(self.in_doubt_until(node).map_or(Duration::ZERO, |until| until.since(now)))
+            }
+            MarkState::Quarantined { until_ms, id } => {
+                Some(self.left(known, until_ms, id, now, set_time))
+            }
+        }
     }
 
     /// Returns true if any mark may be written: the marks of a majority have been read, and no readable mark belongs to another

@@ -136,6 +136,9 @@ impl Held {
         let told = hold_states.iter().filter_map(|hold_state| hold_state.notice.lost(reason));
         let callbacks: Vec<_> = told.collect();
         let is_first = !callbacks.is_empty() && self.state().lock.handle_loss_told();
+        if is_first {
+            self.claim.state().recorder().lost(reason);
+        }
         (callbacks, is_first)
     }
 }

@@ -10,6 +10,7 @@ use super::super::wake::ReleaseTracker;
 use super::client_model::{Claim, Client, TIMEOUT, at};
 use super::*;
 
+mod counting;
 mod fair;
 mod reserving;
 
