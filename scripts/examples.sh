@@ -11,3 +11,7 @@ for example in http_orders worker_pool lost_lock fencing nightly_job scheduler s
     echo; echo "-- $example"
     timeout 60 cargo run --locked --quiet --example "$example" "$@"
 done
+# It turns on a feature of the library, which cargo would turn on for the others as well.
+echo; echo "-- figures"
+cargo build --locked --quiet --package examples-metrics --example figures "$@"
+timeout 60 cargo run --locked --quiet --package examples-metrics --example figures "$@"
