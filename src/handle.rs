@@ -19,6 +19,7 @@ use crate::runtime::call;
 use crate::runtime::claim::Wanted;
 use crate::runtime::queue::Queues;
 use crate::shared::Shared;
+use crate::stats::{LabelRecorder, check_label};
 use crate::wait::Wait;
 use crate::with_lock::WithLockError;
 
@@ -98,6 +99,8 @@ pub struct Handle<K> {
     risk_margin: Option<Duration>,
     /// For a semaphore: as given by the user, like the names.
     permits: Option<PermitsWanted>,
+    /// The recorder of its label; `Err` if the text that was given is no label.
+    metrics_label: Option<Result<Arc<LabelRecorder>, Error>>,
     /// For a candidate for a leadership: the label of its owner.
     candidate: Option<Arc<str>>,
     /// A handle owns nothing of its kind.
@@ -117,6 +120,7 @@ impl<K: LockKind> Handle<K> {
             min_hold: settings.min_hold.filter(|_| K::hold_class() == HoldClass::Exclusive),
             risk_margin: settings.risk_margin,
             permits: K::kind().permits(),
+            metrics_label: None,
             candidate: None,
             kind: PhantomData,
         }
@@ -199,6 +203,18 @@ impl<K: LockKind> Handle<K> {
     /// [`Builder::risk_margin`](crate::Builder::risk_margin) describes. Defaults to the client's setting.
     pub fn risk_margin(mut self, margin: Duration) -> Self {
         self.risk_margin = Some(margin);
+        self
+    }
+
+    /// Counts the calls and holds of this handle under that label as well: [`Stats::labels`](crate::Stats::labels), and with the
+    /// feature `metrics` the series `quorlock_labelled_calls_total`, `quorlock_labelled_wait_seconds` and
+    /// `quorlock_labelled_hold_seconds`. Defaults to none.
+    ///
+    /// A label names a use of locks, such as `"orders"`, and not a single lock: 1 to 64 characters of printable ASCII. A client has up
+    /// to 100 labels; further ones are counted as `"other"`. The first call reports a text that is no label.
+    pub fn metrics_label(mut self, label: &str) -> Self {
+        let recorder = |()| self.shared.coordinator.recorder().label(label);
+        self.metrics_label = Some(check_label(label).map(recorder));
         self
     }
 
@@ -497,8 +513,9 @@ impl<K: LockKind> Handle<K> {
         };
         let terms = terms.ending_with_the_hold();
         let names = self.checked_names()?;
+        let figures = self.metrics_label.clone().transpose()?;
         let label = self.candidate.clone();
-        Ok(Wanted { kind: K::kind(), names, terms, permits: self.permits, label })
+        Ok(Wanted { kind: K::kind(), names, terms, permits: self.permits, label, figures })
     }
 }
 
@@ -547,7 +564,8 @@ impl<K: OneName> Handle<K> {
 impl<K> Clone for Handle<K> {
     fn clone(&self) -> Self {
         let (shared, names) = (self.shared.clone(), self.names.clone());
-        Self { shared, names, candidate: self.candidate.clone(), ..*self }
+        let (candidate, metrics_label) = (self.candidate.clone(), self.metrics_label.clone());
+        Self { shared, names, candidate, metrics_label, ..*self }
     }
 }
 

@@ -195,8 +195,8 @@ pub use rw_lock::RwLock;
 pub use semaphore::Semaphore;
 pub use settings::Settings;
 pub use stats::{
-    AttemptStats, KindStats, LocalGrantStats, LossStats, NodeCondition, NodeStats, RenewalStats,
-    Stats, Times, WakeUpStats,
+    AttemptStats, CallStats, KindStats, LabelStats, LocalGrantStats, LossStats, NodeCondition,
+    NodeStats, RenewalStats, Stats, Times, WakeUpStats,
 };
 pub use terms::{Term, set_terms};
 pub use token::InvalidToken;

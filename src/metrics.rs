@@ -6,15 +6,17 @@
 mod samples;
 
 use std::collections::{HashMap, HashSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, LazyLock, Weak};
 use std::time::Duration;
 
-use ::metrics::{Key, Label, Level, Metadata, with_recorder};
+use ::metrics::{Key, Level, Metadata, with_recorder};
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 use parking_lot::Mutex;
 
 use crate::clock;
 use crate::error::Error;
+use crate::observe;
 use crate::runtime::client_state::ClientState;
 use crate::stats::{Recorder, Stats};
 use samples::{Sample, Value};
@@ -24,7 +26,8 @@ const INTERVAL: Duration = Duration::from_secs(1);
 
 static METADATA: Metadata<'static> = Metadata::new("quorlock", Level::INFO, Some("quorlock"));
 
-/// The values of this process: those of all its clients, added up. A recorder that is set late gets them as well.
+/// The totals and sums of this process: those of all its clients, added up. A recorder that is set late gets them as well; of
+/// durations it gets those from then on.
 static PROCESS: LazyLock<Mutex<Process>> = LazyLock::new(Mutex::default);
 
 #[derive(Default)]
@@ -39,7 +42,7 @@ pub(crate) fn start(client: &Arc<ClientState>) -> Result<(), Error> {
         client: Arc::downgrade(client),
         recorder: client.recorder().clone(),
         ended: client.ended().clone(),
-        before: Vec::new(),
+        before: HashMap::new(),
     };
     clock::spawn("quorlock-metrics".to_owned(), move || exporter.run()).map_err(|error| {
         Error::config(format!(
@@ -55,16 +58,22 @@ struct Exporter {
     recorder: Arc<Recorder>,
     /// Ends with the client.
     ended: Receiver<()>,
-    /// The samples that were reported last, in the same order as all others.
-    before: Vec<Sample>,
+    /// The values that were reported last.
+    before: HashMap<Key, Value>,
 }
 
 impl Exporter {
     fn run(mut self) {
+        if catch_unwind(AssertUnwindSafe(|| self.report_until_the_end())).is_err() {
+            observe::metrics_failed();
+        }
+    }
+
+    fn report_until_the_end(&mut self) {
         loop {
             let stats = match self.client.upgrade() {
                 Some(client) => client.stats(),
-                None => self.recorder.snapshot(),
+                None => break,
             };
             self.report(&stats);
             if self.ended.recv_timeout(INTERVAL) != Err(RecvTimeoutError::Timeout) {
@@ -73,21 +82,33 @@ impl Exporter {
         }
         let last = self.recorder.snapshot();
         self.report(&last);
+        self.forget_the_nodes(&last);
     }
 
-    /// Reports the difference from the last report. The last one of a client has no nodes, whose values stay as they were.
+    /// Reports the difference from the last report.
     ///
     /// The series are described and looked up each time: a program may set its recorder after it has built the client.
     fn report(&mut self, stats: &Stats) {
-        let samples = samples::of(stats);
         let mut described = HashSet::new();
-        for (i, sample) in samples.iter().enumerate() {
+        for sample in samples::of(stats) {
             if described.insert(sample.name) {
-                describe(sample);
+                describe(&sample);
             }
-            sample.report(self.before.get(i).map(|before| &before.value));
+            report(&sample.key, &sample.value, self.before.get(&sample.key));
+            self.before.insert(sample.key, sample.value);
         }
-        self.before.splice(..samples.len().min(self.before.len()), samples);
+    }
+
+    /// The client has ended: the states of its nodes are not known any more, and they keep no release for it.
+    fn forget_the_nodes(&self, last: &Stats) {
+        let reported: HashSet<_> = samples::of(last).into_iter().map(|sample| sample.key).collect();
+        for (key, before) in self.before.iter().filter(|(key, _)| !reported.contains(key)) {
+            match before {
+                Value::State(_) => report(key, &Value::State(f64::NAN), Some(before)),
+                Value::Shared(_) => report(key, &Value::Shared(0.0), Some(before)),
+                Value::Total(_) | Value::Times(_) => {}
+            }
+        }
     }
 }
 
@@ -100,43 +121,37 @@ fn describe(sample: &Sample) {
     }
 }
 
-impl Sample {
-    /// Reports the value; `before` is the client's value in the last report.
-    #[allow(
-        clippy::significant_drop_tightening,
-        reason = "clients report one after the other, so that no older sum follows a newer one"
-    )]
-    fn report(&self, before: Option<&Value>) {
-        let labels = self.labels.iter().map(|(key, value)| Label::new(*key, value.clone()));
-        let key = Key::from_parts(self.name, labels.collect::<Vec<_>>());
-        match &self.value {
-            Value::Total(now) => {
-                let then = if let Some(Value::Total(then)) = before { *then } else { 0 };
-                let mut process = PROCESS.lock();
-                let total = process.totals.entry(key.clone()).or_default();
-                *total += now.saturating_sub(then);
-                with_recorder(|it| it.register_counter(&key, &METADATA)).absolute(*total);
-            }
-            Value::Shared(now) => {
-                let then = if let Some(Value::Shared(then)) = before { *then } else { 0.0 };
-                let mut process = PROCESS.lock();
-                let sum = process.sums.entry(key.clone()).or_default();
-                *sum += now - then;
-                with_recorder(|it| it.register_gauge(&key, &METADATA)).set(*sum);
-            }
-            Value::State(now) => {
-                with_recorder(|it| it.register_gauge(&key, &METADATA)).set(*now);
-            }
-            Value::Times(now) => {
-                let histogram = with_recorder(|it| it.register_histogram(&key, &METADATA));
-                let new = match before {
-                    Some(Value::Times(then)) => now.since(then),
-                    _ => now.clone(),
-                };
-                for (end, count) in new.buckets() {
-                    let count = usize::try_from(count).unwrap_or(usize::MAX);
-                    histogram.record_many(end.as_secs_f64(), count);
-                }
+/// Reports the value of a series; `before` is the client's value in the last report.
+#[allow(
+    clippy::significant_drop_tightening,
+    reason = "clients report one after the other, so that no older sum follows a newer one"
+)]
+fn report(key: &Key, value: &Value, before: Option<&Value>) {
+    match value {
+        Value::Total(now) => {
+            let then = if let Some(Value::Total(then)) = before { *then } else { 0 };
+            let mut process = PROCESS.lock();
+            let total = process.totals.entry(key.clone()).or_default();
+            *total += now.saturating_sub(then);
+            with_recorder(|it| it.register_counter(key, &METADATA)).absolute(*total);
+        }
+        Value::Shared(now) => {
+            let then = if let Some(Value::Shared(then)) = before { *then } else { 0.0 };
+            let mut process = PROCESS.lock();
+            let sum = process.sums.entry(key.clone()).or_default();
+            *sum += now - then;
+            with_recorder(|it| it.register_gauge(key, &METADATA)).set(*sum);
+        }
+        Value::State(now) => with_recorder(|it| it.register_gauge(key, &METADATA)).set(*now),
+        Value::Times(now) => {
+            let histogram = with_recorder(|it| it.register_histogram(key, &METADATA));
+            let new = match before {
+                Some(Value::Times(then)) => now.since(then),
+                _ => now.clone(),
+            };
+            for (end, count) in new.buckets() {
+                let count = usize::try_from(count).unwrap_or(usize::MAX);
+                histogram.record_many(end.as_secs_f64(), count);
             }
         }
     }

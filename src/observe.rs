@@ -12,6 +12,15 @@ use crate::release_request::ReleaseRequest;
 use crate::risk::Risk;
 use crate::terms::{KEY_PREFIX, MAX_TTL};
 
+/// The recorder of the crate `metrics` has panicked, on the thread that reports to it.
+#[cfg(feature = "metrics")]
+pub(crate) fn metrics_failed() {
+    tracing::warn!(
+        target: "quorlock",
+        "the recorder of metrics has panicked: the figures of this client are not reported any more"
+    );
+}
+
 pub(crate) fn node_up(node: &Arc<str>) {
     tracing::info!(target: "quorlock", %node, "node is up");
 }

@@ -125,6 +125,13 @@ impl RwLock {
         Self { reading: reading.risk_margin(margin), writing: writing.risk_margin(margin) }
     }
 
+    /// Counts the calls and holds of this handle under that label as well, as
+    /// [`Handle::metrics_label`](crate::Handle::metrics_label) does. Defaults to none.
+    pub fn metrics_label(self, label: &str) -> Self {
+        let Self { reading, writing } = self;
+        Self { reading: reading.metrics_label(label), writing: writing.metrics_label(label) }
+    }
+
     /// Takes the lock for reading; waits while another thread writes, or waits to write. Otherwise it works like
     /// [`Quorlock::lock`](crate::Quorlock::lock).
     ///

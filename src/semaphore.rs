@@ -118,6 +118,12 @@ impl Semaphore {
         Self { handle: self.handle.risk_margin(margin), ..self }
     }
 
+    /// Counts the calls and holds of this handle under that label as well, as
+    /// [`Handle::metrics_label`](crate::Handle::metrics_label) does. Defaults to none.
+    pub fn metrics_label(self, label: &str) -> Self {
+        Self { handle: self.handle.metrics_label(label), ..self }
+    }
+
     /// The same semaphore; each call takes `count` permits instead of one: all of them or none, under one guard.
     ///
     /// # Examples

@@ -20,8 +20,8 @@ use support::{Servers, wait_until};
 /// Never to be waited for.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Long enough for a busy machine to keep every lock of a test alive.
-const TTL: Duration = Duration::from_secs(20);
+/// Long enough for a busy machine to keep every lock of a test alive. A lock is renewed after a quarter of it.
+const TTL: Duration = Duration::from_secs(12);
 
 /// One series: its value, or the sum of its durations in seconds, and the number of reports.
 #[derive(Debug, Default)]
@@ -172,14 +172,48 @@ fn a_recorder_gets_the_figures_of_all_clients_and_no_series_for_a_name() {
     wait_until("a wait for each of them", LIMIT, || waits() == u64::from(NAMES) + 1);
     wait_until("the one that is held", LIMIT, || recorder.value("quorlock_holding") == 1.0);
     assert_eq!(recorder.names(), names, "no series more");
-    let up = format!("quorlock_node_up node={}", servers.urls()[0]);
-    assert_eq!(recorder.value(&up), 1.0);
+    let node = |name: &str| format!("{name} node=127.0.0.1:{}", servers[0].port());
+    assert_eq!(recorder.value(&node("quorlock_node_up")), 1.0);
+    let admitted = format!("{},condition=admitted", node("quorlock_node_condition"));
+    let quarantined = format!("{},condition=quarantined", node("quorlock_node_condition"));
+    assert_eq!((recorder.value(&admitted), recorder.value(&quarantined)), (1.0, 0.0));
+    let quorum = (recorder.value("quorlock_granting_nodes"), recorder.value("quorlock_majority"));
+    assert_eq!(quorum, (3.0, 2.0));
+
+    // Seconds are the unit of times, and a renewal leaves some of them.
+    wait_until("a renewal", LIMIT, || {
+        recorder.value("quorlock_renewals_total outcome=confirmed") >= 1.0
+    });
+    let left = || recorder.get("quorlock_renewal_validity_left_seconds").expect("it is there");
+    wait_until("its validity", LIMIT, || left().1 >= 1);
+    let (sum, reports) = left();
+    #[allow(clippy::cast_precision_loss, reason = "there are few")]
+    let mean = sum / reports as f64;
+    assert!(mean > 1.0 && mean < TTL.as_secs_f64() * 1.125, "{mean} of {TTL:?}");
+
+    let labelled = clients[0].mutex("labelled").metrics_label("orders");
+    drop(labelled.lock().expect("it is free"));
+    let of_label = "quorlock_labelled_calls_total label=orders,outcome=acquired";
+    wait_until("the calls of the label", LIMIT, || {
+        recorder.get(of_label).is_some_and(|(calls, _)| calls == 1.0)
+    });
+    let all = all + 1.0;
+
+    let short = clients[0].mutex("short").max_hold(Duration::from_secs(5));
+    let guard = short.lock().expect("it is free");
+    guard.lost().recv_timeout(LIMIT).expect("it ends");
+    drop(guard);
+    let lost = "quorlock_losses_total reason=max_hold";
+    wait_until("the loss", LIMIT, || recorder.value(lost) == 1.0);
+    let all = all + 1.0;
 
     // What happened last is reported although the client has gone.
     drop(held);
-    drop(clients);
+    drop((clients, labelled, short));
     wait_until("the end of the clients", LIMIT, || recorder.value("quorlock_holding") == 0.0);
     let holds = || recorder.get("quorlock_hold_seconds").map_or(0, |(_, reports)| reports);
-    wait_until("the last hold", LIMIT, || holds() == u64::from(NAMES) + 1);
+    wait_until("the last hold", LIMIT, || holds() == u64::from(NAMES) + 3);
     assert_eq!(recorder.value(ACQUIRED), all);
+    let up = node("quorlock_node_up");
+    wait_until("no client that knows the nodes", LIMIT, || recorder.value(&up).is_nan());
 }

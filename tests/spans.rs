@@ -35,7 +35,23 @@ impl Visit for Seen {
 
 /// Collects the spans of one test's thread.
 #[derive(Clone, Default)]
-struct Collector(Arc<Mutex<Vec<Seen>>>);
+struct Collector(Arc<Mutex<Vec<Seen>>>, Option<Panics>);
+
+/// The call in which a collector panics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Panics {
+    Enter,
+    Exit,
+    Close,
+    Hold,
+}
+
+impl Panics {
+    /// The test panics here if that is wanted, once.
+    fn here(self, wanted: Option<Self>) {
+        assert!(wanted != Some(self) || std::thread::panicking(), "{self:?}, as the test wants it");
+    }
+}
 
 impl Collector {
     /// The spans so far whose names begin so.
@@ -55,6 +71,9 @@ impl Subscriber for Collector {
     }
 
     fn new_span(&self, attributes: &Attributes<'_>) -> Id {
+        if attributes.metadata().name() == "quorlock.held" {
+            Panics::Hold.here(self.1);
+        }
         let mut span = Seen { text: attributes.metadata().name().to_owned(), is_closed: false };
         attributes.record(&mut span);
         let mut spans = self.0.lock();
@@ -68,6 +87,7 @@ impl Subscriber for Collector {
 
     fn try_close(&self, id: Id) -> bool {
         self.with(&id, |span| span.is_closed = true);
+        Panics::Close.here(self.1);
         true
     }
 
@@ -75,9 +95,13 @@ impl Subscriber for Collector {
 
     fn record_follows_from(&self, _: &Id, _: &Id) {}
 
-    fn enter(&self, _: &Id) {}
+    fn enter(&self, _: &Id) {
+        Panics::Enter.here(self.1);
+    }
 
-    fn exit(&self, _: &Id) {}
+    fn exit(&self, _: &Id) {
+        Panics::Exit.here(self.1);
+    }
 }
 
 /// Runs `f` with a client of three servers, and returns the spans that it made.
@@ -139,4 +163,21 @@ fn a_hold_that_was_lost_says_so_and_names_are_escaped() {
     let [held] = &collector.of("quorlock.held")[..] else { panic!("one hold") };
     assert_has(held, &["lost=true"]);
     assert!(!held.text.contains('\n'), "{held:?}");
+}
+
+#[test]
+fn a_subscriber_that_panics_leaves_no_lock_behind() {
+    let servers = Servers::start(3);
+    for panics in [Panics::Enter, Panics::Exit, Panics::Close, Panics::Hold] {
+        let builder = fresh(servers.urls()).ttl(TTL).max_ttl(TTL);
+        let locks = connected(builder.node_timeout(SHORT));
+        let collector = Collector(Arc::default(), Some(panics));
+        let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            tracing::subscriber::with_default(collector, || locks.lock("orders/42").map(drop))
+        }));
+        assert!(caught.is_err(), "{panics:?}");
+        let stats = locks.stats();
+        assert_eq!((stats.waiting, stats.holding), (0, 0), "{panics:?}");
+        servers.wait_no_keys();
+    }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use quorlock::crossbeam_channel::bounded;
 use quorlock::{
-    ErrorKind, Guard, KindStats, LossReason, LossStats, NodeCondition, OptionalGuard as _,
+    CallStats, ErrorKind, Guard, LossReason, LossStats, NodeCondition, OptionalGuard as _,
     Quorlock, Renewal, Stats,
 };
 use support::clients::{admitted, connected, fresh, patient};
@@ -22,15 +22,15 @@ const TTL: Duration = Duration::from_secs(20);
 const NAME: &str = "orders/42";
 const KEY: &str = "quorlock:orders/42";
 
-/// The figures of the locks of that kind.
-fn of_kind(stats: &Stats, label: &str) -> KindStats {
+/// The calls for locks of that kind.
+fn of_kind(stats: &Stats, label: &str) -> CallStats {
     let mut kinds = stats.kinds.iter().filter(|it| it.kind == label);
     let found = kinds.next().unwrap_or_else(|| panic!("{label} is in {:?}", stats.kinds));
     assert!(kinds.next().is_none(), "{label} is there once");
-    found.clone()
+    found.calls.clone()
 }
 
-fn mutexes(locks: &Quorlock) -> KindStats {
+fn mutexes(locks: &Quorlock) -> CallStats {
     of_kind(&locks.stats(), "mutex")
 }
 
@@ -48,7 +48,7 @@ fn a_new_client_has_every_kind_and_only_zeros() {
     let labels = ["mutex", "multi_mutex", "reentrant", "read", "write", "fair_mutex", "semaphore"];
     assert_eq!(kinds, labels);
     for kind in &stats.kinds {
-        assert_eq!((kind.acquired, kind.held, kind.failed), (0, 0, 0), "{kind:?}");
+        assert_eq!(kind.calls, CallStats::default(), "{kind:?}");
     }
     assert_eq!((stats.waiting, stats.holding), (0, 0));
     assert_eq!((stats.waits.count(), stats.losses.total()), (0, 0));
@@ -93,7 +93,7 @@ fn calls_that_end_without_a_lock_are_counted_by_their_reason() {
     }
     let error = locks.try_lock("list").expect_err("it is no lock");
     assert_eq!(error.kind(), ErrorKind::WrongKind);
-    assert_eq!((mutexes(&locks).failed, locks.stats().attempts.rejected), (1, 1));
+    assert_eq!((mutexes(&locks).error, locks.stats().attempts.rejected), (1, 1));
 
     servers[0].kill();
     servers[1].kill();
@@ -134,16 +134,20 @@ fn locks_that_are_joined_or_taken_again_are_counted_as_such() {
     let servers = Servers::start(3);
     let locks = patient(&servers, TTL);
     let rw = locks.rw_lock("config");
-    let readers = [rw.read().expect("nobody writes"), rw.read().expect("nobody writes")];
+    let read = || rw.read().expect("nobody writes");
+    let first = read();
+    // A thread of its own joins; the same one would take the lock again.
+    thread::scope(|scope| {
+        scope.spawn(|| drop(read()));
+    });
     let reentrant = locks.reentrant_mutex("again");
     let guards = [reentrant.lock().expect("it is free"), reentrant.lock().expect("it is ours")];
     let stats = locks.stats();
-    assert_eq!(stats.holding, 4);
+    assert_eq!(stats.holding, 3);
     let local = &stats.local_grants;
-    assert_eq!((local.joined + local.reentered, local.handed_over), (2, 0), "{local:?}");
-    assert!(local.reentered >= 1, "{local:?}");
+    assert_eq!((local.joined, local.reentered, local.handed_over), (1, 1, 0), "{local:?}");
     assert_eq!((of_kind(&stats, "read").acquired, of_kind(&stats, "reentrant").acquired), (2, 2));
-    drop((readers, guards));
+    drop((first, guards));
     assert_eq!(locks.stats().holding, 0);
 }
 
@@ -157,6 +161,7 @@ fn waiters_count_what_woke_them() {
     thread::scope(|scope| {
         let waiting = scope.spawn(|| locks.try_lock_for(NAME, LIMIT));
         wait_for(&locks, "a caller that polls", |stats| stats.wake_ups.polls >= 1);
+        assert_eq!(locks.stats().wake_ups.messages, 0, "nothing was given back");
         guard.unlock().expect("it is ours");
         drop(waiting.join().expect("no panic").expect("it is given back"));
     });
@@ -166,7 +171,7 @@ fn waiters_count_what_woke_them() {
 
     // A holder that died: nobody tells of the end of its keys.
     for server in servers.iter() {
-        server.command(&["SET", "quorlock:dead", "somebody", "PX", "300"]);
+        server.command(&["SET", "quorlock:dead", "somebody", "PX", "900"]);
     }
     drop(locks.lock("dead").expect("its keys end"));
     let wake_ups = locks.stats().wake_ups;
@@ -182,7 +187,6 @@ fn renewals_are_counted_with_the_validity_that_was_left() {
     wait_for(&locks, "a renewal", |stats| stats.renewals.confirmed >= 1);
     guard.check().expect("it is renewed");
     let renewals = locks.stats().renewals;
-    assert_eq!(renewals.confirmed, renewals.validity_left.count());
     assert!(renewals.validity_left.longest() < ttl, "{renewals:?}");
     assert!(renewals.validity_left.longest() > Duration::ZERO, "{renewals:?}");
 }
@@ -207,6 +211,8 @@ fn losses_are_counted_by_the_reason_that_their_holders_are_told() {
     servers.iter_mut().for_each(Server::kill);
     reasons.push(told(guard));
 
+    // The holders are told first.
+    wait_for(&locks, "all losses", |stats| stats.losses.total() == 4);
     let stats = locks.stats();
     let count = |reason| reasons.iter().filter(|told| **told == reason).count() as u64;
     let LossStats { expired, unconfirmed, keys_gone, max_hold, .. } = stats.losses;
@@ -214,7 +220,6 @@ fn losses_are_counted_by_the_reason_that_their_holders_are_told() {
     assert_eq!(expired, count(LossReason::Expired), "{reasons:?}");
     assert_eq!(keys_gone, count(LossReason::KeysGone), "{reasons:?}");
     assert_eq!(unconfirmed, count(LossReason::Unconfirmed), "{reasons:?}");
-    assert_eq!(stats.losses.total(), 4, "{reasons:?}");
     assert!(stats.renewals.unconfirmed >= 1, "{:?}", stats.renewals);
     assert_eq!((stats.holding, stats.holds.count()), (0, 4));
 }
@@ -223,7 +228,8 @@ fn losses_are_counted_by_the_reason_that_their_holders_are_told() {
 fn nodes_have_their_condition_and_their_clock() {
     let mut servers = Servers::start(3);
     let max_ttl = Duration::from_secs(40);
-    let locks = admitted(Quorlock::builder().nodes(servers.urls()).max_ttl(max_ttl));
+    let builder = Quorlock::builder().nodes(servers.urls()).ttl(TTL).max_ttl(max_ttl);
+    let locks = admitted(builder.node_timeout(Duration::from_secs(5)));
     wait_for(&locks, "all grant", |stats| stats.granting() == 3);
     for node in locks.node_stats() {
         assert_eq!(
@@ -231,7 +237,7 @@ fn nodes_have_their_condition_and_their_clock() {
             (NodeCondition::Admitted, Some(Duration::ZERO))
         );
         let ahead_us = node.clock_ahead_us.expect("all clocks are known");
-        assert!(ahead_us.abs() < 60_000_000, "one machine has one clock: {node:?}");
+        assert!(ahead_us.abs() < 5_000_000, "one machine has one clock: {node:?}");
         assert!(node.round_trip.is_some_and(|it| it < LIMIT), "{node:?}");
         assert_eq!(node.connections, 1, "{node:?}");
     }
@@ -246,4 +252,29 @@ fn nodes_have_their_condition_and_their_clock() {
     let left = stats.nodes[0].grants_in.expect("it ends by itself");
     assert!(left > Duration::ZERO && left <= max_ttl, "{left:?}");
     assert_eq!((stats.nodes[0].connections, stats.granting()), (2, 2));
+}
+
+#[test]
+fn a_label_has_the_calls_and_holds_of_its_handles() {
+    let servers = Servers::start(3);
+    let locks = patient(&servers, TTL);
+    for order in 0..3 {
+        let mutex = locks.mutex(format!("orders/{order}")).metrics_label("orders");
+        drop(mutex.lock().expect("it is free"));
+    }
+    drop(locks.rw_lock("config").metrics_label("config").read().expect("nobody writes"));
+    drop(locks.semaphore("imports", 2).metrics_label("imports").acquire().expect("free"));
+    drop(locks.lock("without").expect("it is free"));
+    let stats = locks.stats();
+    let acquired = |label: &str| {
+        let mut found = stats.labels.iter().filter(|it| it.label == label);
+        found.next().map(|it| (it.calls.acquired, it.waits.count(), it.holds.count()))
+    };
+    assert_eq!(acquired("orders"), Some((3, 3, 3)));
+    assert_eq!((acquired("config"), acquired("imports")), (Some((1, 1, 1)), Some((1, 1, 1))));
+    assert_eq!((stats.labels.len(), stats.waits.count()), (3, 6));
+
+    let error = locks.mutex(NAME).metrics_label("two\nlines").lock().expect_err("no label");
+    assert_eq!(error.kind(), ErrorKind::Config);
+    assert!(error.to_string().contains("metrics_label"), "{error}");
 }

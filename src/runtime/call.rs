@@ -39,6 +39,8 @@ struct Call<'a> {
     waiter: Option<Subscription>,
     /// The lock that was handed over, or that the caller has joined.
     handed_over: Option<Hold>,
+    /// The way in which it was got.
+    local_grant: Option<LocalGrant>,
     /// The requests of the attempt that was given back last.
     last: Option<Asked>,
     /// Number of suspensions of this machine when the attempt started.
@@ -61,12 +63,16 @@ pub(crate) fn acquire(
     cancel: Option<&Receiver<()>>,
 ) -> Result<Hold, Error> {
     coordinator.process.check()?;
-    let record = coordinator.recorder().call_begins(wanted.kind.label);
+    let record = coordinator.recorder().call_begins(wanted.kind.label, wanted.figures.as_deref());
     let span = spans::of_call(wanted.kind.label, &wanted.names);
-    let result = span.in_scope(|| carry(coordinator, wanted, patience, cancel));
+    // Not `in_scope`: what that returns may be leaked if a subscriber of spans panics at its end.
+    let entered = span.enter();
+    let result = carry(coordinator, wanted, patience, cancel);
+    drop(entered);
     let (outcome, waited) = record.ends(result.as_ref().err().map(Error::kind));
     spans::call_ends(&span, outcome, waited);
-    result.map(Hold::begins)
+    drop(span);
+    result.map(|hold| hold.begins(wanted.figures.clone()))
 }
 
 /// Does what the machine of the call says, until the call ends.
@@ -84,6 +90,7 @@ fn carry(
         wanted,
         waiter: None,
         handed_over: None,
+        local_grant: None,
         last: None,
         suspensions: 0,
         in_queue: None,
@@ -124,6 +131,9 @@ fn carry(
                     return Ok(call.queued.won(claim, grant, coordinator.timetable()));
                 }
                 Action::HandedOver => {
+                    if let Some(grant) = call.local_grant {
+                        coordinator.recorder().granted_locally(grant);
+                    }
                     let handed_over = call.handed_over.take();
                     return handed_over.ok_or_else(|| call.refusal(Outcome::HELD));
                 }
@@ -148,9 +158,7 @@ impl Call<'_> {
             Action::Look => {
                 let (place, hold) = self.queued.look();
                 self.handed_over = hold;
-                if let Some(grant) = local_grant(place.turn) {
-                    coordinator.recorder().granted_locally(grant);
-                }
+                self.local_grant = local_grant(place.turn);
                 machine.handle_turn(place, self);
             }
             Action::Subscribe(caller) => {

@@ -18,6 +18,7 @@ use crate::kinds::contract::requests::OwnerRequests;
 use crate::node::{Ask, Driven, Node, Request, Sink};
 use crate::runtime::client_state::ClientState;
 use crate::runtime::fan_out::{Delivery, FanOut, Interrupts, Woken};
+use crate::stats::LabelRecorder;
 use crate::terms::{ACCESS_LISTS, MIN_HOLD};
 
 /// The reason why a node's answer to a release does not count.
@@ -36,6 +37,8 @@ pub(crate) struct Wanted {
     pub(crate) permits: Option<PermitsWanted>,
     /// The label of its owner; `None`: that of the client.
     pub(crate) label: Option<Arc<str>>,
+    /// The recorder of its figures, beside that of the client.
+    pub(crate) figures: Option<Arc<LabelRecorder>>,
 }
 
 impl Wanted {

@@ -266,7 +266,7 @@ impl Held {
             let mut state = self.state();
             let (now, before) = (clock::now(), state.lock.valid_until());
             let step = prolong.poll(&mut state.lock, now);
-            if carrier == Carrier::Timer && state.lock.valid_until() > before {
+            if carrier == Carrier::Timer && matches!(step, ProlongStep::QuorumReached) {
                 client.recorder().renewed(before.since(now));
             }
             match step {

@@ -1,8 +1,11 @@
 //! Counts what a client does, for its figures. Recording takes no lock.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use super::labels::{LabelRecorder, Labels};
+use super::outcome::{Counter, Outcome, Outcomes};
 use super::snapshot::{
     AttemptStats, KindStats, LocalGrantStats, LossStats, RenewalStats, Stats, WakeUpStats,
 };
@@ -12,20 +15,6 @@ use crate::core::acquire::{CallEvent, CallEvents};
 use crate::core::base::Time;
 use crate::core::hold::LossReason;
 use crate::error::ErrorKind;
-
-/// A number that only grows.
-#[derive(Debug, Default)]
-struct Counter(AtomicU64);
-
-impl Counter {
-    fn add(&self, number: u64) {
-        self.0.fetch_add(number, Ordering::Relaxed);
-    }
-
-    fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-}
 
 /// The number of what there is now.
 #[derive(Debug, Default)]
@@ -45,77 +34,6 @@ impl Gauge {
     }
 }
 
-/// The outcome of a call for a lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Outcome {
-    Acquired,
-    Held,
-    NoQuorum,
-    Quarantined,
-    Cancelled,
-    Closed,
-    Failed,
-}
-
-impl Outcome {
-    const COUNT: usize = 7;
-
-    /// The outcome of a call that ended with that error; `None`: with the lock.
-    const fn of(error: Option<ErrorKind>) -> Self {
-        match error {
-            None => Self::Acquired,
-            Some(ErrorKind::Held { .. }) => Self::Held,
-            Some(ErrorKind::NoQuorum) => Self::NoQuorum,
-            Some(ErrorKind::Quarantined { .. }) => Self::Quarantined,
-            Some(ErrorKind::Cancelled) => Self::Cancelled,
-            Some(ErrorKind::Closed) => Self::Closed,
-            Some(
-                ErrorKind::Config
-                | ErrorKind::InvalidName
-                | ErrorKind::Lost
-                | ErrorKind::WouldDeadlock
-                | ErrorKind::WrongKind,
-            ) => Self::Failed,
-        }
-    }
-
-    /// One word, for labels: the name of the field in [`KindStats`].
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::Acquired => "acquired",
-            Self::Held => "held",
-            Self::NoQuorum => "no_quorum",
-            Self::Quarantined => "quarantined",
-            Self::Cancelled => "cancelled",
-            Self::Closed => "closed",
-            Self::Failed => "failed",
-        }
-    }
-}
-
-/// The calls for locks of one kind, by outcome.
-#[derive(Debug)]
-struct KindRecorder {
-    kind: &'static str,
-    outcomes: [Counter; Outcome::COUNT],
-}
-
-impl KindRecorder {
-    fn snapshot(&self) -> KindStats {
-        let of = |outcome: Outcome| self.outcomes[outcome as usize].get();
-        KindStats {
-            kind: self.kind,
-            acquired: of(Outcome::Acquired),
-            held: of(Outcome::Held),
-            no_quorum: of(Outcome::NoQuorum),
-            quarantined: of(Outcome::Quarantined),
-            cancelled: of(Outcome::Cancelled),
-            closed: of(Outcome::Closed),
-            failed: of(Outcome::Failed),
-        }
-    }
-}
-
 /// A way to get a lock without asking the nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LocalGrant {
@@ -127,7 +45,8 @@ pub(crate) enum LocalGrant {
 /// The figures of one client, as its threads count them.
 #[derive(Debug)]
 pub(crate) struct Recorder {
-    kinds: Box<[KindRecorder]>,
+    kinds: Box<[(&'static str, Outcomes)]>,
+    labels: Labels,
     waiting: Gauge,
     holding: Gauge,
     waits: TimesRecorder,
@@ -152,9 +71,10 @@ struct LossRecorder {
 impl Recorder {
     /// A recorder for locks of these kinds.
     pub(crate) fn new(kinds: &[&'static str]) -> Self {
-        let kinds = kinds.iter().map(|kind| KindRecorder { kind, outcomes: Default::default() });
+        let kinds = kinds.iter().map(|kind| (*kind, Outcomes::default()));
         Self {
             kinds: kinds.collect(),
+            labels: Labels::default(),
             waiting: Gauge::default(),
             holding: Gauge::default(),
             waits: TimesRecorder::new(),
@@ -168,11 +88,20 @@ impl Recorder {
         }
     }
 
-    /// A call for a lock of that kind begins.
-    pub(crate) fn call_begins(&self, kind: &'static str) -> CallRecord<'_> {
+    /// The recorder of that label.
+    pub(crate) fn label(&self, label: &str) -> Arc<LabelRecorder> {
+        self.labels.of(label)
+    }
+
+    /// A call for a lock of that kind begins. It counts under a label as well, if it has one.
+    pub(crate) fn call_begins<'a>(
+        &'a self,
+        kind: &'static str,
+        label: Option<&'a LabelRecorder>,
+    ) -> CallRecord<'a> {
         self.waiting.one_more();
         let (began, took) = (clock::now(), Duration::ZERO);
-        CallRecord { recorder: self, kind, began, took, error: Some(ErrorKind::Config) }
+        CallRecord { recorder: self, kind, label, began, took, error: Some(ErrorKind::Config) }
     }
 
     /// Counts the events of a call.
@@ -193,10 +122,13 @@ impl Recorder {
         clock::now()
     }
 
-    /// A hold ends that began at that time.
-    pub(crate) fn hold_ends(&self, began: Time) {
+    /// A hold ends that took so long. It counts under a label as well, if it has one.
+    pub(crate) fn hold_ends(&self, took: Duration, label: Option<&LabelRecorder>) {
         self.holding.one_less();
-        self.holds.record(clock::now().since(began));
+        self.holds.record(took);
+        if let Some(label) = label {
+            label.hold_ended(took);
+        }
     }
 
     /// A holder has waited for the end of its release since that time.
@@ -231,8 +163,11 @@ impl Recorder {
         let event = |event: CallEvent| self.events[event as usize].get();
         let local = |grant: LocalGrant| self.local_grants[grant as usize].get();
         let validity_left = self.validity_left.snapshot();
+        let of_kind =
+            |(kind, calls): &(&'static str, Outcomes)| KindStats { kind, calls: calls.snapshot() };
         Stats {
-            kinds: self.kinds.iter().map(KindRecorder::snapshot).collect(),
+            kinds: self.kinds.iter().map(of_kind).collect(),
+            labels: self.labels.snapshot(),
             waiting: self.waiting.get(),
             holding: self.holding.get(),
             waits: self.waits.snapshot(),
@@ -279,6 +214,7 @@ impl Recorder {
 pub(crate) struct CallRecord<'a> {
     recorder: &'a Recorder,
     kind: &'static str,
+    label: Option<&'a LabelRecorder>,
     began: Time,
     took: Duration,
     error: Option<ErrorKind>,
@@ -295,12 +231,16 @@ impl CallRecord<'_> {
 
 impl Drop for CallRecord<'_> {
     fn drop(&mut self) {
-        let Self { recorder, kind, took, error, .. } = self;
+        let Self { recorder, kind, label, took, error, .. } = self;
+        let outcome = Outcome::of(*error);
         recorder.waiting.one_less();
-        if let Some(of_kind) = recorder.kinds.iter().find(|it| it.kind == *kind) {
-            of_kind.outcomes[Outcome::of(*error) as usize].add(1);
+        if let Some((_, calls)) = recorder.kinds.iter().find(|(it, _)| it == kind) {
+            calls.count(outcome);
         }
-        if error.is_none() {
+        if let Some(label) = label {
+            label.call_ended(outcome, *took);
+        }
+        if outcome == Outcome::Acquired {
             recorder.waits.record(*took);
         }
     }

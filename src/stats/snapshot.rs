@@ -15,7 +15,20 @@ use super::times::Times;
 pub struct Stats {
     /// The calls for locks that have ended, for each kind of lock.
     pub kinds: Vec<KindStats>,
-    /// The calls for locks that have not ended yet.
+    /// The figures of each [`metrics_label`](crate::Handle::metrics_label), in the order in which they were used first.
+    ///
+    /// ```
+    /// # #[cfg(feature = "embedded")] {
+    /// let (locks, _nodes) = quorlock::Quorlock::embedded(3)?;
+    /// for order in [41, 42] {
+    ///     let _guard = locks.mutex(format!("orders/{order}")).metrics_label("orders").lock()?;
+    /// }
+    /// assert_eq!(locks.stats().labels[0].calls.acquired, 2);
+    /// # }
+    /// # Ok::<(), quorlock::Error>(())
+    /// ```
+    pub labels: Vec<LabelStats>,
+    /// The calls for locks that have not ended yet, those that only ask once included.
     pub waiting: u64,
     /// The guards that exist now. A lock that threads share or take again has several.
     pub holding: u64,
@@ -51,12 +64,34 @@ impl Stats {
     }
 }
 
-/// The calls for locks of one kind that have ended, by outcome. Calls with an invalid name or TTL are not counted.
+/// The calls for locks of one kind that have ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct KindStats {
     /// The [label](crate::LockKind::label) of the kind, such as `"mutex"`.
     pub kind: &'static str,
+    /// The number of calls with each outcome.
+    pub calls: CallStats,
+}
+
+/// The figures of the handles with one [`metrics_label`](crate::Handle::metrics_label).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LabelStats {
+    /// The label.
+    pub label: String,
+    /// The number of calls with each outcome.
+    pub calls: CallStats,
+    /// The times from a call to its guard, of calls that got their lock.
+    pub waits: Times,
+    /// The times from getting a guard to giving it back.
+    pub holds: Times,
+}
+
+/// Calls for locks that have ended, by outcome. Calls with an invalid name or setting are not counted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CallStats {
     /// The calls that got their lock.
     pub acquired: u64,
     /// The calls that ended with [`Held`](crate::ErrorKind::Held).
@@ -70,20 +105,21 @@ pub struct KindStats {
     /// The calls that ended because the client was closed.
     pub closed: u64,
     /// The calls that ended with any other error, such as [`Config`](crate::ErrorKind::Config).
-    pub failed: u64,
+    pub error: u64,
 }
 
 /// The attempts to get a lock from the nodes, by result.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AttemptStats {
-    /// The attempts that a majority granted.
+    /// The attempts that were granted.
     pub granted: u64,
     /// The attempts that found the lock held.
     pub refused: u64,
     /// The attempts that ended without a winner, because contenders shared the nodes among them.
     pub split: u64,
-    /// The attempts that too few nodes answered in time.
+    /// The attempts that too few nodes answered in time, or that were granted too late to be of use. Those that the caller's own
+    /// deadline cut short are in no figure, nor are those that were cancelled.
     pub unanswered: u64,
     /// The attempts that failed because too many nodes were in quarantine, or had a doubtful clock.
     pub quarantined: u64,
@@ -107,11 +143,12 @@ pub struct LocalGrantStats {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WakeUpStats {
-    /// Nodes announced a release, or confirmed that they announce releases from then on.
+    /// Nodes announced a release.
     pub messages: u64,
-    /// The holder's keys had ended, and nobody had told of a release: a holder that died.
+    /// The keys of the lock had ended, no release was announced, and the lock was free: the holder died, or was cut off.
     pub expiries: u64,
-    /// The poll interval of a second was over. Many of them mean that messages do not arrive, or that locks are held for seconds.
+    /// The poll interval of about a second was over. Many of them mean that locks are held for seconds; or, if there are no
+    /// messages, that these do not arrive.
     pub polls: u64,
 }
 
@@ -119,7 +156,7 @@ pub struct WakeUpStats {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RenewalStats {
-    /// The renewals that a majority confirmed.
+    /// The renewals that a majority of the nodes confirmed.
     pub confirmed: u64,
     /// The renewals that too few nodes confirmed in time. Each is made again while the lock is valid.
     pub unconfirmed: u64,
@@ -223,7 +260,7 @@ pub struct NodeStats {
     /// itself.
     pub grants_in: Option<Duration>,
     /// The number of microseconds by which the node's clock is ahead of the median of all nodes' clocks; negative if it is
-    /// behind. It is known to about half a round trip. `None` before the clocks of a majority are known.
+    /// behind. It is exact to some milliseconds and half a round trip. `None` before the clocks of a majority are known.
     pub clock_ahead_us: Option<i64>,
     /// The time that the latest reading of the node's clock took: a round trip, and the wait for the server.
     pub round_trip: Option<Duration>,

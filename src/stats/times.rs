@@ -7,15 +7,15 @@ use std::time::Duration;
 /// The buckets between two powers of two, as a power of two. Below 2^3 µs each microsecond has a bucket of its own.
 const BITS: u32 = 3;
 
-/// Durations of 2^36 µs (19 hours) and more share the last bucket.
+/// Durations of about 2^36 µs (18 hours) and more share the last bucket.
 const POWERS: u32 = 36;
 
 const BUCKETS: usize = ((POWERS - BITS + 1) << BITS) as usize;
 
 /// Durations of one kind, such as the times that callers waited: how many there were, their sum, and how they are distributed.
 ///
-/// They are counted in 272 buckets. The end of a bucket is at most an eighth above its beginning, and so is the error of
-/// [`quantile`](Self::quantile). From 19 hours on they share the last one.
+/// They are counted in 272 buckets. The end of a bucket is above its beginning by at most an eighth, or by a microsecond, and so is
+/// [`quantile`](Self::quantile) above the true value. From 18 hours on they share the last one.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Times {
     counts: Box<[u64]>,
@@ -43,7 +43,7 @@ impl Times {
     }
 
     /// The duration that the share `q` of all durations does not exceed: 0.5 for the median, 0.99 for what all but one in a
-    /// hundred stay below. At most an eighth too long. `None` if there are no durations.
+    /// hundred stay below. `None` if there are no durations.
     ///
     /// A `q` below 0 counts as 0, and one above 1 as 1.
     #[must_use]
@@ -61,13 +61,23 @@ impl Times {
             so_far += bucket;
             so_far >= rank
         })?;
-        Some(end(bucket).min(self.longest))
+        Some(self.end_of(bucket))
     }
 
-    /// The buckets that are not empty: the end of each, which its durations are below, and their number. For exporters.
+    /// The buckets that are not empty: the end of each, which none of its durations exceeds, and their number. For exporters.
     pub fn buckets(&self) -> impl Iterator<Item = (Duration, u64)> + '_ {
-        let ends = (0..).map(end);
+        let ends = (0..).map(|bucket| self.end_of(bucket));
         ends.zip(self.counts.iter().copied()).filter(|(_, count)| *count > 0)
+    }
+
+    /// The end of a bucket, or the longest duration if that is in the bucket.
+    fn end_of(&self, bucket: usize) -> Duration {
+        if bucket + 1 >= BUCKETS {
+            return self.longest;
+        }
+        // The longest one may not be known yet, while threads count.
+        let has_longest = bucket == 0 || self.longest >= end(bucket - 1);
+        if has_longest { end(bucket).min(self.longest) } else { end(bucket) }
     }
 
     /// The durations that are not in `earlier`, an older value of the same client: those of the time between.
@@ -90,7 +100,7 @@ impl Times {
         let pairs = self.counts.iter().zip(&earlier.counts);
         let counts: Box<[u64]> = pairs.map(|(now, then)| now.saturating_sub(*then)).collect();
         let highest = counts.iter().rposition(|count| *count > 0);
-        let longest = highest.map_or(Duration::ZERO, |bucket| end(bucket).min(self.longest));
+        let longest = highest.map_or(Duration::ZERO, |bucket| self.end_of(bucket));
         Self { counts, sum: self.sum.saturating_sub(earlier.sum), longest }
     }
 }
@@ -131,12 +141,12 @@ impl TimesRecorder {
 
     pub(super) fn record(&self, duration: Duration) {
         let us = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
-        self.counts[bucket(us)].fetch_add(1, Ordering::Relaxed);
-        self.sum_us.fetch_add(us, Ordering::Relaxed);
         // Nearly all stay below it, and only read.
         if us > self.longest_us.load(Ordering::Relaxed) {
             self.longest_us.fetch_max(us, Ordering::Relaxed);
         }
+        self.sum_us.fetch_add(us, Ordering::Relaxed);
+        self.counts[bucket(us)].fetch_add(1, Ordering::Relaxed);
     }
 
     pub(super) fn snapshot(&self) -> Times {
@@ -199,6 +209,10 @@ mod tests {
             (one.sum(), one.longest()),
             (Duration::from_millis(1), Duration::from_millis(1))
         );
+        let days = Duration::from_secs(3 * 24 * 3_600);
+        let long = times(&[u64::try_from(days.as_micros()).expect("some days")]);
+        assert_eq!(long.quantile(0.5), Some(days), "the last bucket has no end");
+        assert_eq!(long.buckets().collect::<Vec<_>>(), [(days, 1)]);
     }
 
     #[test]

@@ -15,6 +15,9 @@ use crate::table::Table;
 
 pub(crate) const MASTERS: u64 = 3;
 
+/// The threads of a client without those of its connections: for renewals, for callbacks, and for the recorder of metrics.
+const THREADS: u64 = if cfg!(feature = "metrics") { 3 } else { 2 };
+
 /// Time between two faults of the warm-up. The previous master is used again by then.
 const WARM_UP_FAULTS: Duration = Duration::from_secs(3);
 /// Enough for each kind of fault on each master: all buffers of a reconnect have been used then.
@@ -67,7 +70,7 @@ impl Rest {
     pub(crate) fn of_clients(clients: u64, fresh: &Process) -> Self {
         let connections = clients * MASTERS;
         Self {
-            threads: fresh.threads + 2 * clients + connections,
+            threads: fresh.threads + THREADS * clients + connections,
             descriptors: fresh.descriptors + 2 * connections + clients,
             connections,
         }

@@ -448,11 +448,6 @@ impl Attempts {
         }
     }
 
-    /// Returns true if the keys that kept the caller out have ended, as far as it knows.
-    pub(crate) fn is_expired(&self, now: Time) -> bool {
-        matches!(self.last, Some(Outcome::Held { until: Some(until) }) if until <= now)
-    }
-
     /// Notes that the caller has waited in the local queue since its last attempt, behind others of its process that
     /// reached the nodes.
     pub(crate) fn waited_in_queue(&mut self) {

@@ -17,9 +17,9 @@ pub(crate) enum CallEvent {
     Rejected,
     /// A message about a release ended a wait.
     WokenByMessage,
-    /// A wait ended when the keys of the lock did.
+    /// A wait ended when the keys of the lock did, and the next attempt was granted.
     WokenByExpiry,
-    /// A wait ended after its time, without a message.
+    /// A wait lasted for the poll interval.
     WokenByPoll,
 }
 

@@ -1,5 +1,6 @@
 //! The end of an attempt: the judgement of its answers, and the next step.
 
+use super::super::base::{POLL, Time};
 use super::super::vote::{Attempt, Conclusion, Grant, HEAR_OUT, Judged, Judgement};
 use super::attempts::Step;
 use super::queue_place::PlaceNews;
@@ -66,7 +67,7 @@ impl<C: SharedAttempt> Acquire<C> {
             let place = self.attempts.placed(attempt, conclusion, began_ms);
             (place, Obstacle::of(attempt), attempt.is_split())
         });
-        self.count(event_of(conclusion, is_split));
+        self.count_attempt(conclusion, is_split, now);
         self.actions.extend(obstacle.map(Action::TellObstacle));
         self.last_votes_are_fresh = true;
         let is_not_admitted = conclusion == Conclusion::NotAdmitted;
@@ -116,7 +117,8 @@ impl<C: SharedAttempt> Acquire<C> {
         // A slot that a refusal has named is asked for at once, and mostly granted: no subscription is needed.
         let listens =
             held && self.patience != Patience::Once && !self.attempts.goes_to_named_slot();
-        let sleep = Sleep { until, listens, woken: false, gives_way: false };
+        let event = listens.then(|| end_of_wait(judgement.conclusion, now, until)).flatten();
+        let sleep = Sleep { until, listens, woken: false, event, gives_way: false };
         if listens && !self.subscribed {
             self.subscribe(AfterSubscribing::Sleep(sleep), around);
         } else {
@@ -124,10 +126,33 @@ impl<C: SharedAttempt> Acquire<C> {
         }
     }
 
+    /// Counts an attempt, and the wait before it if that ended with the keys of the lock. The caller's own deadline says nothing.
+    fn count_attempt(&mut self, conclusion: Conclusion, is_split: bool, now: Time) {
+        let event = event_of(conclusion, is_split);
+        if std::mem::take(&mut self.slept_until_expiry) {
+            // If it was refused, the keys were renewed, and the wait was a poll.
+            let is_expired = event == CallEvent::Granted;
+            self.count(if is_expired { CallEvent::WokenByExpiry } else { CallEvent::WokenByPoll });
+        }
+        if !self.attempts.cut_short(conclusion, now) {
+            self.count(event);
+        }
+    }
+
     fn granted(&mut self, claim: C, grant: Grant) {
         self.withdraw(|| claim.with(|attempt| attempt.granted_by()));
         self.finish(Action::Granted(claim, grant));
     }
+}
+
+/// The event at the end of a wait for a release until that time, after an attempt that ended so. `None`: it is a short pause.
+fn end_of_wait(conclusion: Conclusion, now: Time, until: Time) -> Option<CallEvent> {
+    let Conclusion::Held { remaining } = conclusion else { return None };
+    if remaining.is_some_and(|remaining| now.after(remaining) <= until) {
+        return Some(CallEvent::WokenByExpiry);
+    }
+    // Polls are made earlier than the interval by up to a quarter.
+    (until.since(now) >= POLL.mul_f64(0.7)).then_some(CallEvent::WokenByPoll)
 }
 
 /// The event of an attempt that ended so.

@@ -88,6 +88,8 @@ pub(crate) struct Acquire<C> {
     /// local queue; then all nodes that are not known to be down are expected to answer.
     last_votes_are_fresh: bool,
     told_not_admitted: bool,
+    /// The last wait ended when the keys that were in the way did, as far as was known.
+    slept_until_expiry: bool,
     /// The events since they were taken last.
     events: Option<CallEvents>,
 }
@@ -111,6 +113,7 @@ impl<C: SharedAttempt> Acquire<C> {
             refused: false,
             last_votes_are_fresh: false,
             told_not_admitted: false,
+            slept_until_expiry: false,
             events: None,
         }
     }
@@ -285,7 +288,13 @@ impl<C: SharedAttempt> Acquire<C> {
             }
             // Further confirmations of subscriptions must not postpone the next attempt again.
             let listens = reason != WakeReason::Listening;
-            let sleep = Sleep { until, listens, woken: true, gives_way };
+            let event = match reason {
+                WakeReason::Released | WakeReason::PerhapsReleased => {
+                    Some(CallEvent::WokenByMessage)
+                }
+                WakeReason::Listening => None,
+            };
+            let sleep = Sleep { until, listens, woken: true, event, gives_way };
             self.state = CallState::Sleeping(sleep);
             if until <= now {
                 return self.slept(sleep, around);
@@ -385,7 +394,7 @@ impl<C: SharedAttempt> Acquire<C> {
     }
 
     fn give_way(&mut self, until: Time, around: &mut impl Surroundings) {
-        let sleep = Sleep { until, listens: true, woken: false, gives_way: true };
+        let sleep = Sleep { until, listens: true, woken: false, event: None, gives_way: true };
         if self.subscribed {
             self.actions.push_back(Action::IgnoreOwnRelease);
             self.state = CallState::Sleeping(sleep);
@@ -472,15 +481,13 @@ impl<C: SharedAttempt> Acquire<C> {
             self.actions.push_back(Action::GivingWayIsOver { heard });
             return self.look();
         }
-        let now = around.now();
-        let is_expired = self.attempts.is_expired(now);
-        if let Some(outcome) = self.attempts.waited(now, sleep.woken) {
+        if let Some(outcome) = self.attempts.waited(around.now(), sleep.woken) {
             return self.refuse(outcome);
         }
-        if sleep.woken {
-            self.count(CallEvent::WokenByMessage);
-        } else if sleep.listens {
-            self.count(if is_expired { CallEvent::WokenByExpiry } else { CallEvent::WokenByPoll });
+        match sleep.event {
+            Some(CallEvent::WokenByExpiry) => self.slept_until_expiry = true,
+            Some(event) => self.count(event),
+            None => {}
         }
         self.look();
     }

@@ -2,6 +2,7 @@
 
 use super::super::base::Time;
 use super::super::vote::Judgement;
+use super::call_events::CallEvent;
 use super::driver::WaitsFor;
 
 /// A wait until a given time.
@@ -12,6 +13,8 @@ pub(super) struct Sleep {
     pub(super) listens: bool,
     /// True if such news has changed the end of the wait.
     pub(super) woken: bool,
+    /// The event of its end.
+    pub(super) event: Option<CallEvent>,
     /// True if the lock is left to others meanwhile.
     pub(super) gives_way: bool,
 }

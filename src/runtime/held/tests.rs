@@ -34,7 +34,7 @@ pub(crate) fn wanted(name: &str, ttl: Duration) -> Wanted {
     let allowance = Allowance { clock_tolerance: Duration::from_millis(100) };
     let terms = Terms::renewed(ttl, allowance);
     let names = Names::new(1, [Name::new(b"quorlock:", name.as_bytes())]).expect("a name");
-    Wanted { kind: EXCLUSIVE, names, terms, permits: None, label: None }
+    Wanted { kind: EXCLUSIVE, names, terms, permits: None, label: None, figures: None }
 }
 
 impl Held {

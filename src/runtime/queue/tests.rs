@@ -91,7 +91,7 @@ fn wanted(kind: &'static Kind, renewed: bool) -> Wanted {
     let allowance = Allowance { clock_tolerance: Duration::from_millis(100) };
     let terms = Terms { renewed, ..Terms::renewed(TTL, allowance) };
     let names = Names::new(1, [Name::new(b"quorlock:", NAME.as_bytes())]).expect("a name");
-    Wanted { kind, names, terms, permits: None, label: None }
+    Wanted { kind, names, terms, permits: None, label: None, figures: None }
 }
 
 #[test]

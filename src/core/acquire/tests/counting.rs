@@ -29,32 +29,66 @@ fn each_attempt_is_counted_by_its_result() {
     assert_eq!(events(&mut driver), [(CallEvent::Unanswered, 1)]);
 
     let mut driver = Driver::asking(Patience::Once);
+    driver.client.ready_in = Some(Duration::from_secs(3));
+    driver.vote(&[(0, Vote::NotAdmitted), (1, Vote::NotAdmitted)]);
+    assert_eq!(events(&mut driver), [(CallEvent::NotAdmitted, 1)]);
+
+    let mut driver = Driver::asking(Patience::Once);
     driver.vote(&[(0, Vote::WrongKind), (1, Vote::WrongKind)]);
     assert_eq!(events(&mut driver), [(CallEvent::Rejected, 1)]);
 }
 
+/// Its end says nothing of the nodes.
 #[test]
-fn each_wait_is_counted_by_what_ended_it() {
+fn an_attempt_that_its_caller_cuts_short_is_not_counted() {
+    let mut driver = Driver::asking(Patience::Until(at(1_005)));
+    driver.timeout();
+    assert_eq!(driver.outcome, Some(Outcome::NoQuorum));
+    assert_eq!(events(&mut driver), []);
+}
+
+/// A call that has subscribed, and has been refused by all nodes with `vote` since.
+fn waiting(vote: Vote) -> Driver {
     let mut driver = Driver::asking(Patience::Forever);
     driver.listening = vec![0, 1, 2];
     driver.vote(&[(0, HELD), (1, HELD)]);
-    events(&mut driver);
-    // The nodes confirm the subscription only after that attempt.
+    assert_eq!(events(&mut driver), [(CallEvent::Refused, 1)], "a confirmation is no message");
+    driver.vote(&[(0, vote), (1, vote), (2, vote)]);
+    assert_eq!(events(&mut driver), [(CallEvent::Refused, 1)]);
+    driver
+}
+
+#[test]
+fn each_wait_is_counted_by_what_ended_it() {
+    let mut driver = waiting(HELD);
+    // The first pause is a short one, after which the caller reserves the lock.
+    driver.timeout();
+    assert_eq!(events(&mut driver), []);
     driver.vote(&[(0, HELD), (1, HELD), (2, HELD)]);
-    events(&mut driver);
+    assert_eq!(events(&mut driver), [(CallEvent::Refused, 1)]);
     driver.timeout();
     assert_eq!(events(&mut driver), [(CallEvent::WokenByPoll, 1)], "the keys live for longer");
 
-    let ends_soon = Vote::Refused(Some(Duration::from_millis(30)));
-    driver.vote(&[(0, ends_soon), (1, ends_soon), (2, ends_soon)]);
-    events(&mut driver);
-    driver.timeout();
-    assert_eq!(events(&mut driver), [(CallEvent::WokenByExpiry, 1)]);
-
-    driver.vote(&[(0, HELD), (1, HELD), (2, HELD)]);
-    events(&mut driver);
+    let mut driver = waiting(HELD);
     driver.client.released(&[0, 1]);
     driver.machine.handle_releases(&mut driver.client);
     driver.carry();
     assert_eq!(events(&mut driver), [(CallEvent::WokenByMessage, 1)]);
+}
+
+#[test]
+fn the_end_of_the_keys_is_a_cause_only_if_the_lock_is_free_then() {
+    let ends_soon = Vote::Refused(Some(Duration::from_millis(30)));
+    for is_free in [true, false] {
+        let mut driver = waiting(ends_soon);
+        driver.timeout();
+        assert_eq!(events(&mut driver), [], "it is not known yet");
+        let vote = if is_free { Vote::Granted(9) } else { HELD };
+        driver.vote(&[(0, vote), (1, vote), (2, vote)]);
+        let expected = match is_free {
+            true => [(CallEvent::Granted, 1), (CallEvent::WokenByExpiry, 1)],
+            false => [(CallEvent::Refused, 1), (CallEvent::WokenByPoll, 1)],
+        };
+        assert_eq!(events(&mut driver), expected);
+    }
 }
