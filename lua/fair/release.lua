@@ -16,8 +16,8 @@ local OWNER, CHANNEL, QUEUED, KEEP_UNTIL, KEEP_BY, KEPT, RAISE_TO, FENCE_TTL
 local owner = redis.pcall('GET', LOCK)
 local reply = 0
 if owner == OWNER then
-  -- Before the node sets the kept key: a server that is out of memory refuses the first command of a script that sets
-  -- something.
+  -- Before the node sets the kept key: a server that is out of memory sets nothing, unless the script has deleted something
+  -- before.
   redis.call('DEL', LOCK)
   reply = 1
   -- The first in the queue is told, or if there is none, all callers that have no ticket yet. If the caller itself is the

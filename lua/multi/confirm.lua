@@ -4,8 +4,8 @@
 --   1   all our keys are there, and each fence is that number or a larger one
 --   0   not all our keys are there, and the fences are what they were
 --
--- A node that is not ours under all names must not reply 1: it may have given an earlier owner of one of them a smaller
--- number.
+-- A node that is not ours under all names must not reply 1: it may already have answered the present owner of one of them, with
+-- a smaller number.
 
 -- KEYS: LOCK.., FENCE..
 local OWNER, NUMBER, OUTLIVES = ARGV[1], ARGV[2], ARGV[3]

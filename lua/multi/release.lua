@@ -30,8 +30,8 @@ for i = 1, names do
 end
 local most_told = 0
 if #ours > 0 then
-  -- Before the node sets the kept keys: a server that is out of memory refuses the first command of a script that sets
-  -- something.
+  -- Before the node sets the kept keys: a server that is out of memory sets nothing, unless the script has deleted something
+  -- before.
   redis.call('DEL', unpack(ours))
   for _, channel in ipairs(channels) do
     -- pcall: the lock is given back even if publishing is not permitted. Waiters poll now and then.

@@ -1,4 +1,5 @@
--- Reports the node's identity, clock and mark, and replaces the mark if all of them are still as the caller saw them.
+-- Reports the node's role, identity, clock and mark. Replaces the mark if the role, the ids and the mark are still as the caller
+-- saw them.
 --
 -- KEYS[1]  the mark
 -- ARGV[1]  the mark to replace; empty if there was none

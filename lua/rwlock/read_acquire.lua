@@ -63,7 +63,7 @@ end
 if not FENCE then
   return {1, 0}
 end
--- The earlier fence shows a number of other owners, unless it is the last number of a read.
+-- The earlier fence is a number of a write, unless it is the last number of a read.
 local others = known or 0
 -- pcall: another type of value under that key shows nothing about reads.
 local reads = redis.pcall('HMGET', READS, 'last', 'others')

@@ -4,7 +4,7 @@
 --   1   our hold is there, and the fence is that number or a larger one
 --   0   our hold is not there, and the fence is what it was
 --
--- A node that is not ours must not reply 1: it may have given an earlier owner a smaller number.
+-- A node that is not ours must not reply 1: it may already have answered its present owner, with a smaller number.
 
 local LOCK, FENCE, READS = KEYS[1], KEYS[2], KEYS[3]
 local OWNER, NUMBER, OUTLIVES = ARGV[1], ARGV[2], ARGV[3]
@@ -20,7 +20,7 @@ end
 -- pcall: another type of value under that key shows nothing about reads.
 local reads = redis.pcall('HMGET', READS, 'last', 'others')
 if not reads.err then
-  -- The earlier fence shows a number of other owners, unless it is the last number of a read.
+  -- The earlier fence is a number of a write, unless it is the last number of a read.
   local is_of_reads = reads[1] and tonumber(reads[1]) == known
   redis.call('HSET', READS, 'last', number, 'others', is_of_reads and reads[2] or known)
   if ttl ~= -1 then

@@ -11,7 +11,7 @@ local OWNER, WRITE_OWNER, CHANNEL, REDISSONS_CHANNEL, READS_PREFIX, TOMBSTONE_TT
   = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 
 -- Tombstones are left if an extension of the hold may still be under way: it then does not set the hold again. A raised
--- fence would prevent the extensions of other readers.
+-- fence would keep other readers from setting lost holds again.
 
 local MOST = 100 -- counts of a thread of Redisson's that are looked at
 

@@ -28,7 +28,7 @@ end
 local time = redis.call('TIME')
 local exact = time[1] * 1000 + time[2] / 1000
 local now = math.floor(exact)
--- Most holds are there. The owners of the slots are read only if ours is not, since there may be a thousand holds.
+-- Most holds are there. The owners of the slots are read only if our hold is not there, since there may be a thousand holds.
 local mine = kind == 'hash' and redis.call('HMGET', LOCK, 'permits', OWNER) or {}
 local permits, before = mine[1], mine[2]
 if kind == 'hash' and not permits then
@@ -75,7 +75,7 @@ if not ours or ours < now then
 end
 local ends = math.max(ours or 0, now + TTL)
 if ours then
-  -- A server that is out of memory refuses the first command of a script that sets something. Our hold goes on there, as a
+  -- A server that is out of memory sets nothing, unless the script has deleted something before. Our hold goes on there, as a
   -- mutex does.
   redis.call('HDEL', LOCK, OWNER)
 end

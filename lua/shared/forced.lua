@@ -1,5 +1,5 @@
--- Part of an extend script: sets `forced`, a string if the lock was taken from this owner by force. It ends the call if a
--- permission is missing.
+-- Part of an extend script: sets `forced`, false unless the owner's tombstone is there: the lock was taken from it by force, or
+-- it only reads by now. It ends the call if a permission is missing.
 --
 -- Needs TOMBSTONE, the key of the owner's tombstone. A batch has read all tombstones at once.
 

@@ -539,7 +539,7 @@ impl Driver {
         self.connection.as_ref().map(|connection| connection.wire.socket())
     }
 
-    /// Rests until `until`, before which there is nothing to do. Returns the time at which the worker must wake up by itself.
+    /// Notes that there is nothing to do before `until`. Returns the time at which the worker must wake up by itself.
     pub(super) fn rest(&mut self, until: Time) -> Time {
         if self.link.is_calm() {
             self.shared.status.idle();

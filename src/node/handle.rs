@@ -267,8 +267,8 @@ impl Node {
         self.fault().is_some_and(|fault| fault.cause() != Cause::Way)
     }
 
-    /// The reason why the node has not answered for as long as `waited`; `None` if it is up and the wait
-    /// ended early, as the others had settled the matter (not `late`).
+    /// The reason why the node has not answered for as long as `waited`; `None` if it is not known to be down
+    /// and the wait ended early, as the others had settled the matter (not `late`).
     pub(crate) fn silence(&self, waited: Duration, late: bool) -> Option<NodeFault> {
         self.shared.status.silence(waited, late)
     }

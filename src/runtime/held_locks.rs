@@ -20,7 +20,7 @@ use crate::runtime::fan_out::{Delivery, FanOut, Interrupts, Woken};
 
 static NAMES: Script = Script::new(include_str!("../../lua/node/names.lua"));
 
-/// Number of names in one request to the nodes: their mailboxes also have room for other calls.
+/// Number of names that the nodes are asked for at a time, one request each: their mailboxes keep room for other calls.
 const AT_A_TIME: usize = 64;
 
 /// Returns the request to a node for the next matching keys.

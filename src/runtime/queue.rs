@@ -95,7 +95,7 @@ impl LocalLease for Won {
     }
 
     fn reenter(&self, sequence: u64, class: HoldClass, now: Time) -> Result<Hold, LossReason> {
-        // The guards that count as holds keep it alive.
+        // The thread's guards, without which nobody asks for this, keep the lease alive.
         let held = self.held.upgrade().ok_or(LossReason::Expired)?;
         let hold_state = held.reenter(sequence, class, now)?;
         Ok(Hold::new(held, hold_state))

@@ -146,7 +146,7 @@ impl Attempts {
         self.place.as_mut().map_or(random, |place| place.owner(random))
     }
 
-    /// Returns the name of the caller of a fair lock. It is taken from the number that `random` gives, unless there is one yet.
+    /// Returns the name of the caller of a fair lock. It is taken from the number that `random` gives, if there is none yet.
     /// `None`: the nodes keep no queue for the lock.
     pub(crate) fn queued_caller(&mut self, random: impl FnOnce() -> u128) -> Option<u64> {
         self.place.as_mut().map(|place| place.caller(random()))

@@ -21,7 +21,7 @@ const MOST_SETS: usize = 64;
 #[derive(Debug)]
 pub(super) struct SlotChoice {
     wanted: PermitsWanted,
-    /// The slots that each node has reported as free last; `None`: it has reported none of its slots, or too long ago.
+    /// The slots that each node has reported as free last; `None`: it has reported nothing, or too long ago.
     free: Vec<Option<Slots>>,
     /// Attempts in a row at slots that a refusal has named.
     informed: u32,
@@ -44,7 +44,7 @@ impl SlotChoice {
     }
 
     /// Decides whether the next attempt asks for slots that the last refusals have named. Returns its number among such attempts
-    /// in a row. `None`: no majority may grant the wanted slots, or enough attempts were made.
+    /// in a row. `None`: no slots were named, no majority may grant the wanted ones, or enough attempts were made.
     pub(super) fn goes_where_free(&mut self) -> Option<u32> {
         let said =
             self.free.iter().any(Option::is_some) && Mechanism::RefusalsNameFreeSlots.is_on();

@@ -237,7 +237,7 @@ impl Admission {
             return accused;
         }
         match (place, reference) {
-            // All present locks have been granted since the clock is tracked.
+            // All locks that exist now were granted after the doubt about the clock began.
             (ClockPlace::Unknown, _) if self.is_doubted_enough(node, now) => ClockPlace::Noted,
             // The clock was behind its mark before the step.
             (ClockPlace::Noted | ClockPlace::Behind(_), _)

@@ -360,8 +360,9 @@ impl Admission {
         (0..self.nodes.len()).find(forbids).if_off(Mechanism::ConfigurationIsOfTheSet, None)
     }
 
-    /// Returns the time until a majority of the nodes grants locks. `None` if too few nodes wait for nothing but the end of their
-    /// quarantine. Where clients may fall back, the first node must grant as well, unless it cannot be reached.
+    /// Returns the time until a majority of the nodes grants locks. `None` if the nodes that grant, or that wait for nothing but
+    /// the end of their quarantine, are too few. Where clients may fall back, the first node must grant as well, unless it cannot
+    /// be reached.
     pub(crate) fn ready_in(&self, now: Time, set_time: Option<SetTime>) -> Option<Duration> {
         let wait_for = |node: usize| self.grants_in(node, now, set_time);
         let mut waits: Vec<_> = (0..self.nodes.len()).filter_map(wait_for).collect();
@@ -400,8 +401,9 @@ impl Admission {
         }
     }
 
-    /// Returns true if any mark may be written: the marks of a majority have been read, and no readable mark belongs to another
-    /// configuration. Otherwise one node that comes back empty would let two configurations live side by side.
+    /// Returns true if any mark may be written: the marks of a majority have been read, and no node is known to have another mark
+    /// (of another configuration, or one that cannot be read), or to be a twin. Otherwise one node that comes back empty would
+    /// let two configurations live side by side.
     fn may_write(&self) -> bool {
         let readable = |known: &Knowledge| {
             known.seen.as_ref().is_some_and(|seen| seen.judgement.is_readable())

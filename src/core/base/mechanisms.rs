@@ -115,7 +115,7 @@ pub(crate) enum Mechanism {
     /// Where clients may fall back to the first node, a majority wins nothing while that node can be
     /// reached and does not grant.
     FirstNodeMustGrant,
-    /// The first node counts as unreachable only if a try to connect has failed since it was asked.
+    /// The first node counts as unreachable only if a try to connect has failed, or its connection broke, since it was asked.
     FirstNodeIsTried,
     /// A caller that the first node refused is not woken by nodes that have granted its attempt.
     FirstNodeMustTell,
@@ -168,7 +168,7 @@ pub(crate) enum Mechanism {
     SilentNodesMayBeFree,
     /// A waiter that hears of a release from too few nodes tries again, if the others are not listened to.
     UnheardNodesMayBeFree,
-    /// After a split vote one node is asked first, and the others once it has granted.
+    /// After a split vote or a release one node is asked first, and the others unless it refuses.
     OrderedTries,
     /// All locks with several names prefer the same node.
     SeveralNamesMeet,

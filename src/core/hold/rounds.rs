@@ -38,7 +38,7 @@ impl<R: Shared<Extension>> Rounds<R> {
         // A node that has not answered so many rounds will not answer the oldest of them.
         let surplus = (self.open.len() + 1).saturating_sub(OPEN_ROUNDS);
         for round in self.open.drain(..surplus) {
-            // Otherwise copies could go out that the end of the lock does not know.
+            // Otherwise copies could still go out, and the end of the lock would not know of them.
             round.with(Extension::close);
             attempt.repairs_left(&round.with(|extension| extension.left()));
         }

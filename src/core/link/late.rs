@@ -97,7 +97,7 @@ impl Late {
     }
 }
 
-/// A release that a node must be sent again, as long as something may run behind it.
+/// A release that must be sent to a node again, as long as something may run behind it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Repetition {
     late: Late,

@@ -480,7 +480,7 @@ impl<R: Request, Q> Link<R, Q> {
         next
     }
 
-    /// Returns true if the client has gone, and the node needs no further release.
+    /// Returns true if the client has gone, no request waits, and the node needs no kept release.
     fn is_over(&self, now: Time) -> bool {
         let Some(gone) = self.client_gone else { return false };
         let needed = self.pending.needed_until(gone.after(LINGER));

@@ -82,7 +82,7 @@ impl<R: Request> PendingReleases<R> {
         }
     }
 
-    /// Sends each repeated release once more, now, for the last time: nothing can run any more behind a release that is delivered
+    /// Makes each repeated release due now, for the last time: nothing can run any more behind a release that is delivered
     /// from now on.
     pub(super) fn repeat_now(&mut self, now: Time) {
         let repeated = std::mem::take(&mut self.repeated);

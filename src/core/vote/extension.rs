@@ -171,8 +171,8 @@ impl Extension {
     /// kept us out, a lock in demand could never be repaired. If a contender gets the node after this answer,
     /// it raises the number again, and the node refuses this repair. Then there is another one.
     ///
-    /// Nodes whose clocks have moved count here. Their grants count for no majority, nor do those of the
-    /// nodes with our key, so no other owner can have a majority.
+    /// Nodes whose clocks have moved count here. Their grants count for no majority, and the nodes with our key
+    /// grant nothing to others, so no other owner can have a majority.
     pub(crate) fn repair_again(
         &mut self,
         now: Time,

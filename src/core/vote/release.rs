@@ -51,7 +51,7 @@ pub(crate) struct Release {
     /// Number of nodes, from the first one on, whose answers count.
     deciding: usize,
     needed: usize,
-    /// Votes of the nodes on having no key of ours.
+    /// The tally of nodes that have no key of ours.
     without_key: Tally,
     /// Number of nodes that held our key and are not known to have lost it.
     intact: usize,

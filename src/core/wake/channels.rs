@@ -213,8 +213,8 @@ impl<W: Clone> Channels<W> {
         sought
     }
 
-    /// Has every message on these channels wake `wake` from now on, and each node's confirmation of one of them: earlier messages
-    /// were not heard. No releases are announced on them. `None`: there are too many listeners.
+    /// Has these wake `wake` from now on: each message on these channels, and each node's confirmation of one of them, since
+    /// earlier messages were not heard. No releases are announced on them. `None`: there are too many listeners.
     pub(crate) fn listen(&mut self, channels: &[Vec<u8>], wake: &W) -> Option<Joined> {
         if self.listeners >= MOST_LISTENERS {
             return None;

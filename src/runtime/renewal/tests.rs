@@ -17,7 +17,7 @@ const LIMIT: Duration = Duration::from_secs(10);
 /// Long enough that no renewal is due before a test is over.
 const TTL: Duration = Duration::from_secs(600);
 
-/// The threads of the process that want a lock. They count the holders that are told when the releases are under way.
+/// The threads of the process that want a lock. They count the holders that were told by the time its releases are under way.
 struct CountTold {
     holders: Receiver<Vec<Receiver<LossReason>>>,
     told: Sender<usize>,
@@ -127,7 +127,7 @@ fn hold(locks: &Quorlock, i: usize) -> Hold {
     hold.expect("nobody else wants it")
 }
 
-/// A renewal that waits for a place among those under way is still reported as lost in time, and is not made twice.
+/// A lock whose renewal waits for a place among those under way is still reported as lost in time, and not renewed twice.
 #[test]
 fn no_more_renewals_than_the_bound_are_on_their_way_and_the_others_are_watched() {
     const MORE: usize = 10;

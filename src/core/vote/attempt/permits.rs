@@ -5,7 +5,7 @@ use super::super::Slots;
 use super::{Answer, Attempt, Vote};
 
 impl Attempt {
-    /// Returns the slots that each node has reported as free; `None`: the node has reported none of its slots.
+    /// Returns the slots that each node has reported as free; `None`: the node has not reported which are free.
     pub(crate) fn free_slots(&self) -> Vec<Option<Slots>> {
         let said = |slot: &super::NodeVote| match slot.answer {
             Answer::Voted(Vote::Taken { free, .. }) => Some(free),
