@@ -58,6 +58,7 @@
 //!
 //! # Pages
 //!
+//! - [`guide`]: from the first lock to alerts, in eleven steps
 //! - [`guarantees`]: each promise with its conditions, and the limits
 //! - [`redlock`]: the published criticism of the algorithm, point by point
 //! - [`operations`]: running the masters, access lists, events and figures, changing a set
@@ -114,6 +115,18 @@ pub mod defaults {
     //! [the program]: https://docs.rs/crate/quorlock-cli
     //!
     #![doc = include_str!("../docs/defaults.md")]
+}
+pub mod guide {
+    // Of two targets of a link the first counts.
+    //! [coming from another lock]: crate::migrating
+    //! [defaults and why]: crate::defaults
+    //! [examples]: https://docs.rs/crate/quorlock
+    //! [guarantees and limits]: crate::guarantees
+    //! [operations]: crate::operations
+    //! [testing code that locks]: crate::embedded
+    //! [the program]: https://docs.rs/crate/quorlock-cli
+    //!
+    #![doc = include_str!("../docs/guide.md")]
 }
 pub mod migrating {
     // Of two targets of a link the first counts.

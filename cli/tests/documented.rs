@@ -6,7 +6,11 @@ use std::process::Command;
 
 use crate::program::{World, printed, told};
 
-const PAGES: [&str; 2] = [include_str!("../../README.md"), include_str!("../../docs/program.md")];
+const PAGES: [&str; 3] = [
+    include_str!("../../README.md"),
+    include_str!("../../docs/guide.md"),
+    include_str!("../../docs/program.md"),
+];
 
 /// The scripts that the commands run.
 const SCRIPTS: [&str; 5] = ["deploy.sh", "report.sh", "sync", "stop", "migrate"];
