@@ -206,15 +206,16 @@ impl<K: LockKind> Handle<K> {
         self
     }
 
-    /// Counts the calls and holds of this handle under that label as well: [`Stats::labels`](crate::Stats::labels), and with the
-    /// feature `metrics` the series `quorlock_labelled_calls_total`, `quorlock_labelled_wait_seconds` and
-    /// `quorlock_labelled_hold_seconds`. Defaults to none.
-    ///
-    /// A label names a use of locks, such as `"orders"`, and not a single lock: 1 to 64 characters of printable ASCII. A client has up
-    /// to 100 labels; further ones are counted as `"other"`. The first call reports a text that is no label.
+    /// Counts the calls and holds of this handle under that label as well: see [`Stats::labels`](crate::Stats::labels), and the
+    /// series of the feature `metrics`. Defaults to none. A label names a use of locks, such as `"orders"`, and not a single lock:
+    /// 1 to 64 characters of printable ASCII, or the first call fails. Beyond 100 labels a client counts all as `"other"`.
     pub fn metrics_label(mut self, label: &str) -> Self {
-        let recorder = |()| self.shared.coordinator.recorder().label(label);
-        self.metrics_label = Some(check_label(label).map(recorder));
+        let coordinator = &self.shared.coordinator;
+        // In a forked child the parent's threads may have the mutex of the labels, and no call of the handle works.
+        if coordinator.process.is_this() {
+            let recorder = |()| coordinator.recorder().label(label);
+            self.metrics_label = Some(check_label(label).map(recorder));
+        }
         self
     }
 

@@ -34,6 +34,8 @@ static PROCESS: LazyLock<Mutex<Process>> = LazyLock::new(Mutex::default);
 struct Process {
     totals: HashMap<Key, u64>,
     sums: HashMap<Key, f64>,
+    /// The number of clients that report each state.
+    reporters: HashMap<Key, usize>,
 }
 
 /// Starts the thread that reports the figures of that client, and ends with it.
@@ -65,6 +67,7 @@ struct Exporter {
 impl Exporter {
     fn run(mut self) {
         if catch_unwind(AssertUnwindSafe(|| self.report_until_the_end())).is_err() {
+            self.withdraw();
             observe::metrics_failed();
         }
     }
@@ -99,16 +102,37 @@ impl Exporter {
         }
     }
 
-    /// The client has ended: the states of its nodes are not known any more, and they keep no release for it.
+    /// The client has ended: it keeps no release on its nodes any more, and their states are unknown if no other client reports them.
     fn forget_the_nodes(&self, last: &Stats) {
         let reported: HashSet<_> = samples::of(last).into_iter().map(|sample| sample.key).collect();
         for (key, before) in self.before.iter().filter(|(key, _)| !reported.contains(key)) {
             match before {
-                Value::State(_) => report(key, &Value::State(f64::NAN), Some(before)),
+                Value::State(_) if PROCESS.lock().leaves(key) => {
+                    report(key, &Value::State(f64::NAN), Some(before));
+                }
                 Value::Shared(_) => report(key, &Value::Shared(0.0), Some(before)),
-                Value::Total(_) | Value::Times(_) => {}
+                Value::State(_) | Value::Total(_) | Value::Times(_) => {}
             }
         }
+    }
+
+    /// Takes the client's share out of what the other clients of the process report.
+    fn withdraw(&self) {
+        let mut process = PROCESS.lock();
+        for (key, before) in &self.before {
+            if let (Value::Shared(share), Some(sum)) = (before, process.sums.get_mut(key)) {
+                *sum -= share;
+            }
+        }
+    }
+}
+
+impl Process {
+    /// One client less reports that state. Returns true if it was the last one.
+    fn leaves(&mut self, key: &Key) -> bool {
+        let reporters = self.reporters.entry(key.clone()).or_default();
+        *reporters = reporters.saturating_sub(1);
+        *reporters == 0
     }
 }
 
@@ -142,7 +166,12 @@ fn report(key: &Key, value: &Value, before: Option<&Value>) {
             *sum += now - then;
             with_recorder(|it| it.register_gauge(key, &METADATA)).set(*sum);
         }
-        Value::State(now) => with_recorder(|it| it.register_gauge(key, &METADATA)).set(*now),
+        Value::State(now) => {
+            if before.is_none() {
+                *PROCESS.lock().reporters.entry(key.clone()).or_default() += 1;
+            }
+            with_recorder(|it| it.register_gauge(key, &METADATA)).set(*now);
+        }
         Value::Times(now) => {
             let histogram = with_recorder(|it| it.register_histogram(key, &METADATA));
             let new = match before {

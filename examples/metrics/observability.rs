@@ -83,7 +83,9 @@ impl Prometheus {
         let answer: Value = serde_json::from_str(&body).expect("JSON");
         let series = answer["data"]["result"].as_array().expect("a list").iter();
         let value = |it: &Value| it["value"][1].as_str().and_then(|text| text.parse().ok());
-        series.filter_map(|it| Some((it["metric"].to_string(), value(it)?))).collect()
+        let found = series.filter_map(|it| Some((it["metric"].to_string(), value(it)?)));
+        // A quantile of nothing is no answer.
+        found.filter(|(_, value): &(String, f64)| !value.is_nan()).collect()
     }
 
     /// The sum of the values that answer the query.

@@ -2,7 +2,7 @@
 
 use ::metrics::{Key, Label, Unit};
 
-use crate::stats::{CallStats, LabelStats, NodeCondition, NodeStats, Stats, Times};
+use crate::stats::{LabelStats, NodeCondition, NodeStats, Stats, Times};
 
 /// One series with its value now.
 pub(super) struct Sample {
@@ -35,19 +35,6 @@ pub(super) fn of(stats: &Stats) -> Vec<Sample> {
     stats.labels.iter().for_each(|label| samples.of_label(label));
     stats.nodes.iter().for_each(|node| samples.of_node(node));
     samples.0
-}
-
-/// Returns each outcome with the number of calls.
-fn by_outcome(calls: &CallStats) -> [(&'static str, u64); 7] {
-    [
-        ("acquired", calls.acquired),
-        ("held", calls.held),
-        ("no_quorum", calls.no_quorum),
-        ("quarantined", calls.quarantined),
-        ("cancelled", calls.cancelled),
-        ("closed", calls.closed),
-        ("error", calls.error),
-    ]
 }
 
 struct Samples(Vec<Sample>);
@@ -94,7 +81,7 @@ impl Samples {
                 "Calls for locks that have ended, by kind and outcome",
                 &vec![("kind", kind.kind.to_owned())],
                 "outcome",
-                by_outcome(&kind.calls),
+                kind.calls.by_outcome(),
             );
         }
         for (name, text, value) in [
@@ -206,7 +193,7 @@ impl Samples {
             "Calls of handles with a label that have ended, by label and outcome",
             &label,
             "outcome",
-            by_outcome(&stats.calls),
+            stats.calls.by_outcome(),
         );
         for (name, text, times) in [
             (

@@ -69,9 +69,12 @@ pub(crate) fn acquire(
     let entered = span.enter();
     let result = carry(coordinator, wanted, patience, cancel);
     drop(entered);
-    let (outcome, waited) = record.ends(result.as_ref().err().map(Error::kind));
+    let error = result.as_ref().err().map(Error::kind);
+    let (outcome, waited) = record.so_far(error);
     spans::call_ends(&span, outcome, waited);
     drop(span);
+    // Only now: a call counts as an error if a subscriber panics.
+    record.ends(error, waited);
     result.map(|hold| hold.begins(wanted.figures.clone()))
 }
 

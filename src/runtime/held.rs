@@ -266,7 +266,10 @@ impl Held {
             let mut state = self.state();
             let (now, before) = (clock::now(), state.lock.valid_until());
             let step = prolong.poll(&mut state.lock, now);
-            if carrier == Carrier::Timer && matches!(step, ProlongStep::QuorumReached) {
+            // A renewal on the first node alone reaches no quorum. One that extends nothing still reaches it.
+            let is_confirmed =
+                matches!(step, ProlongStep::QuorumReached) || state.lock.valid_until() > before;
+            if carrier == Carrier::Timer && is_confirmed {
                 client.recorder().renewed(before.since(now));
             }
             match step {

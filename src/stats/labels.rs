@@ -79,7 +79,9 @@ impl Labels {
     }
 
     pub(super) fn snapshot(&self) -> Vec<LabelStats> {
-        self.0.lock().iter().map(|label| label.snapshot()).collect()
+        // Handles with a label take the mutex, too.
+        let labels = self.0.lock().clone();
+        labels.iter().map(|label| label.snapshot()).collect()
     }
 }
 

@@ -89,3 +89,19 @@ impl Outcomes {
         }
     }
 }
+
+#[cfg(feature = "metrics")]
+impl CallStats {
+    /// Returns the word for each outcome, with the number of calls.
+    pub(crate) const fn by_outcome(&self) -> [(&'static str, u64); Outcome::COUNT] {
+        [
+            (Outcome::Acquired.as_str(), self.acquired),
+            (Outcome::Held.as_str(), self.held),
+            (Outcome::NoQuorum.as_str(), self.no_quorum),
+            (Outcome::Quarantined.as_str(), self.quarantined),
+            (Outcome::Cancelled.as_str(), self.cancelled),
+            (Outcome::Closed.as_str(), self.closed),
+            (Outcome::Error.as_str(), self.error),
+        ]
+    }
+}

@@ -221,11 +221,14 @@ pub(crate) struct CallRecord<'a> {
 }
 
 impl CallRecord<'_> {
-    /// The call has ended; `None`: with the lock. Returns the word for that, and how long the call took.
-    pub(crate) fn ends(mut self, error: Option<ErrorKind>) -> (&'static str, Duration) {
-        self.error = error;
-        self.took = clock::now().since(self.began);
-        (Outcome::of(error).as_str(), self.took)
+    /// The word for a call that ends so (`None`: with the lock), and how long it took.
+    pub(crate) fn so_far(&self, error: Option<ErrorKind>) -> (&'static str, Duration) {
+        (Outcome::of(error).as_str(), clock::now().since(self.began))
+    }
+
+    /// The call has ended so, and took that long.
+    pub(crate) fn ends(mut self, error: Option<ErrorKind>, took: Duration) {
+        (self.error, self.took) = (error, took);
     }
 }
 

@@ -145,10 +145,12 @@ pub struct LocalGrantStats {
 pub struct WakeUpStats {
     /// Nodes announced a release.
     pub messages: u64,
-    /// The keys of the lock had ended, no release was announced, and the lock was free: the holder died, or was cut off.
+    /// The keys of the lock had ended, no release was announced, and the lock was free: the holder died or was cut off; or a
+    /// [`min_hold`](crate::Builder::min_hold) ended, or the window of a [`RateLimit`](crate::RateLimit).
     pub expiries: u64,
-    /// The poll interval of about a second was over. Many of them mean that locks are held for seconds; or, if there are no
-    /// messages, that these do not arrive.
+    /// A pause was over without a message: about a second, or 5 to 100 ms ([`backoff`](crate::Builder::backoff)) while too few
+    /// nodes announce releases. Many of them mean that locks are held for seconds; or, if there are no messages, that these do
+    /// not arrive.
     pub polls: u64,
 }
 

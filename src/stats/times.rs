@@ -64,9 +64,10 @@ impl Times {
         Some(self.end_of(bucket))
     }
 
-    /// The buckets that are not empty: the end of each, which none of its durations exceeds, and their number. For exporters.
+    /// The buckets that are not empty: the end of each, which its durations are below, and their number. For exporters: a bucket has
+    /// the same end each time. The last one has durations beyond its end, too.
     pub fn buckets(&self) -> impl Iterator<Item = (Duration, u64)> + '_ {
-        let ends = (0..).map(|bucket| self.end_of(bucket));
+        let ends = (0..).map(end);
         ends.zip(self.counts.iter().copied()).filter(|(_, count)| *count > 0)
     }
 
@@ -212,7 +213,7 @@ mod tests {
         let days = Duration::from_secs(3 * 24 * 3_600);
         let long = times(&[u64::try_from(days.as_micros()).expect("some days")]);
         assert_eq!(long.quantile(0.5), Some(days), "the last bucket has no end");
-        assert_eq!(long.buckets().collect::<Vec<_>>(), [(days, 1)]);
+        assert_eq!(long.buckets().collect::<Vec<_>>(), [(end(BUCKETS - 1), 1)]);
     }
 
     #[test]

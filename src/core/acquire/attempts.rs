@@ -448,6 +448,16 @@ impl Attempts {
         }
     }
 
+    /// Returns true if the first of the keys that kept the caller out has ended, as far as the caller knows.
+    pub(crate) fn is_expired(&self, now: Time) -> bool {
+        matches!(self.last, Some(Outcome::Held { until: Some(until) }) if until <= now)
+    }
+
+    /// Returns true if contenders shared the nodes in the last attempt, and not in too many before it.
+    pub(crate) fn is_split(&self) -> bool {
+        self.contention.is_split()
+    }
+
     /// Notes that the caller has waited in the local queue since its last attempt, behind others of its process that
     /// reached the nodes.
     pub(crate) fn waited_in_queue(&mut self) {

@@ -7,7 +7,7 @@ pub(crate) enum CallEvent {
     Granted,
     /// An attempt found the lock held.
     Refused,
-    /// Contenders shared the nodes among them, so that none of them had a majority.
+    /// Contenders shared the nodes among them, so that none of them had a majority. Where that goes on, the lock is held.
     Split,
     /// Too few nodes answered an attempt in time.
     Unanswered,
@@ -17,9 +17,9 @@ pub(crate) enum CallEvent {
     Rejected,
     /// A message about a release ended a wait.
     WokenByMessage,
-    /// A wait ended when the keys of the lock did, and the next attempt was granted.
+    /// An attempt was granted after the keys of the holder had ended, and no message had ended the wait before it.
     WokenByExpiry,
-    /// A wait lasted for the poll interval.
+    /// A wait ended after its pause, without a message.
     WokenByPoll,
 }
 

@@ -1,6 +1,6 @@
 //! The end of an attempt: the judgement of its answers, and the next step.
 
-use super::super::base::{POLL, Time};
+use super::super::base::Time;
 use super::super::vote::{Attempt, Conclusion, Grant, HEAR_OUT, Judged, Judgement};
 use super::attempts::Step;
 use super::queue_place::PlaceNews;
@@ -61,13 +61,13 @@ impl<C: SharedAttempt> Acquire<C> {
         let (now, started) = (around.now(), self.started);
         let permits = self.attempts.wanted_permits();
         let began_ms = self.attempts.is_queued().then(|| self.began_ms(around)).flatten();
-        let (place, obstacle, is_split) = claim.with(|attempt| {
+        let (place, obstacle) = claim.with(|attempt| {
             let covered = attempt_ended(attempt, permits, around);
             self.attempts.tried(attempt, now, covered);
             let place = self.attempts.placed(attempt, conclusion, began_ms);
-            (place, Obstacle::of(attempt), attempt.is_split())
+            (place, Obstacle::of(attempt))
         });
-        self.count_attempt(conclusion, is_split, now);
+        self.count_attempt(conclusion, now);
         self.actions.extend(obstacle.map(Action::TellObstacle));
         self.last_votes_are_fresh = true;
         let is_not_admitted = conclusion == Conclusion::NotAdmitted;
@@ -117,7 +117,9 @@ impl<C: SharedAttempt> Acquire<C> {
         // A slot that a refusal has named is asked for at once, and mostly granted: no subscription is needed.
         let listens =
             held && self.patience != Patience::Once && !self.attempts.goes_to_named_slot();
-        let event = listens.then(|| end_of_wait(judgement.conclusion, now, until)).flatten();
+        let is_poll = listens && now < until && !self.attempts.is_split();
+        let is_poll = is_poll && !lasts_for_the_keys(judgement.conclusion, now, until);
+        let event = is_poll.then_some(CallEvent::WokenByPoll);
         let sleep = Sleep { until, listens, woken: false, event, gives_way: false };
         if listens && !self.subscribed {
             self.subscribe(AfterSubscribing::Sleep(sleep), around);
@@ -126,13 +128,13 @@ impl<C: SharedAttempt> Acquire<C> {
         }
     }
 
-    /// Counts an attempt, and the wait before it if that ended with the keys of the lock. The caller's own deadline says nothing.
-    fn count_attempt(&mut self, conclusion: Conclusion, is_split: bool, now: Time) {
-        let event = event_of(conclusion, is_split);
-        if std::mem::take(&mut self.slept_until_expiry) {
-            // If it was refused, the keys were renewed, and the wait was a poll.
-            let is_expired = event == CallEvent::Granted;
-            self.count(if is_expired { CallEvent::WokenByExpiry } else { CallEvent::WokenByPoll });
+    /// Counts an attempt, and the end of the holder's keys if it was granted because of that. An attempt that the caller's own
+    /// deadline cut short says nothing.
+    fn count_attempt(&mut self, conclusion: Conclusion, now: Time) {
+        let event = event_of(conclusion, self.attempts.is_split());
+        let is_granted = event == CallEvent::Granted;
+        if is_granted && self.waits_for_expiry && self.attempts.is_expired(now) {
+            self.count(CallEvent::WokenByExpiry);
         }
         if !self.attempts.cut_short(conclusion, now) {
             self.count(event);
@@ -145,14 +147,9 @@ impl<C: SharedAttempt> Acquire<C> {
     }
 }
 
-/// The event at the end of a wait for a release until that time, after an attempt that ended so. `None`: it is a short pause.
-fn end_of_wait(conclusion: Conclusion, now: Time, until: Time) -> Option<CallEvent> {
-    let Conclusion::Held { remaining } = conclusion else { return None };
-    if remaining.is_some_and(|remaining| now.after(remaining) <= until) {
-        return Some(CallEvent::WokenByExpiry);
-    }
-    // Polls are made earlier than the interval by up to a quarter.
-    (until.since(now) >= POLL.mul_f64(0.7)).then_some(CallEvent::WokenByPoll)
+/// Returns true if the holder's keys end before that time, unless they are renewed.
+fn lasts_for_the_keys(conclusion: Conclusion, now: Time, until: Time) -> bool {
+    matches!(conclusion, Conclusion::Held { remaining: Some(remaining) } if now.after(remaining) <= until)
 }
 
 /// The event of an attempt that ended so.

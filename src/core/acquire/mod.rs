@@ -88,8 +88,8 @@ pub(crate) struct Acquire<C> {
     /// local queue; then all nodes that are not known to be down are expected to answer.
     last_votes_are_fresh: bool,
     told_not_admitted: bool,
-    /// The last wait ended when the keys that were in the way did, as far as was known.
-    slept_until_expiry: bool,
+    /// The caller has waited for the holder since its last attempt, and no message has ended the wait.
+    waits_for_expiry: bool,
     /// The events since they were taken last.
     events: Option<CallEvents>,
 }
@@ -113,7 +113,7 @@ impl<C: SharedAttempt> Acquire<C> {
             refused: false,
             last_votes_are_fresh: false,
             told_not_admitted: false,
-            slept_until_expiry: false,
+            waits_for_expiry: false,
             events: None,
         }
     }
@@ -190,6 +190,7 @@ impl<C: SharedAttempt> Acquire<C> {
     /// Handles a change of the local queue.
     pub(crate) fn handle_queue_changed(&mut self) {
         if let CallState::InLocalQueue { .. } = self.state {
+            self.waits_for_expiry = false;
             self.waited_in_queue = true;
             self.look();
         }
@@ -276,8 +277,13 @@ impl<C: SharedAttempt> Acquire<C> {
     /// Handles news of the lock's releases, if there is any.
     pub(crate) fn handle_releases(&mut self, around: &mut impl Surroundings) {
         // Each pass handles one wake reason.
-        while let CallState::Sleeping(Sleep { until: before, listens: true, gives_way, .. }) =
-            self.state
+        while let CallState::Sleeping(Sleep {
+            until: before,
+            listens: true,
+            event: earlier,
+            gives_way,
+            ..
+        }) = self.state
         {
             let reason = around.releases(|releases| releases.wake_reason()).flatten();
             let Some(reason) = reason else { return };
@@ -292,7 +298,7 @@ impl<C: SharedAttempt> Acquire<C> {
                 WakeReason::Released | WakeReason::PerhapsReleased => {
                     Some(CallEvent::WokenByMessage)
                 }
-                WakeReason::Listening => None,
+                WakeReason::Listening => earlier.filter(|it| *it == CallEvent::WokenByMessage),
             };
             let sleep = Sleep { until, listens, woken: true, event, gives_way };
             self.state = CallState::Sleeping(sleep);
@@ -394,6 +400,7 @@ impl<C: SharedAttempt> Acquire<C> {
     }
 
     fn give_way(&mut self, until: Time, around: &mut impl Surroundings) {
+        self.waits_for_expiry = false;
         let sleep = Sleep { until, listens: true, woken: false, event: None, gives_way: true };
         if self.subscribed {
             self.actions.push_back(Action::IgnoreOwnRelease);
@@ -484,10 +491,9 @@ impl<C: SharedAttempt> Acquire<C> {
         if let Some(outcome) = self.attempts.waited(around.now(), sleep.woken) {
             return self.refuse(outcome);
         }
-        match sleep.event {
-            Some(CallEvent::WokenByExpiry) => self.slept_until_expiry = true,
-            Some(event) => self.count(event),
-            None => {}
+        self.waits_for_expiry = sleep.event != Some(CallEvent::WokenByMessage);
+        if let Some(event) = sleep.event {
+            self.count(event);
         }
         self.look();
     }

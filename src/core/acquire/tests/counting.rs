@@ -61,11 +61,6 @@ fn waiting(vote: Vote) -> Driver {
 #[test]
 fn each_wait_is_counted_by_what_ended_it() {
     let mut driver = waiting(HELD);
-    // The first pause is a short one, after which the caller reserves the lock.
-    driver.timeout();
-    assert_eq!(events(&mut driver), []);
-    driver.vote(&[(0, HELD), (1, HELD), (2, HELD)]);
-    assert_eq!(events(&mut driver), [(CallEvent::Refused, 1)]);
     driver.timeout();
     assert_eq!(events(&mut driver), [(CallEvent::WokenByPoll, 1)], "the keys live for longer");
 
@@ -79,16 +74,37 @@ fn each_wait_is_counted_by_what_ended_it() {
 #[test]
 fn the_end_of_the_keys_is_a_cause_only_if_the_lock_is_free_then() {
     let ends_soon = Vote::Refused(Some(Duration::from_millis(30)));
-    for is_free in [true, false] {
+    for (is_free, is_split) in [(true, false), (true, true), (false, false), (false, true)] {
         let mut driver = waiting(ends_soon);
         driver.timeout();
         assert_eq!(events(&mut driver), [], "it is not known yet");
+        if is_split {
+            // The keys have ended on one node, and end on the others in a moment.
+            let ends_now = Vote::Refused(Some(Duration::from_micros(100)));
+            driver.vote(&[(0, Vote::Granted(9)), (1, ends_now), (2, ends_now)]);
+            assert_eq!(events(&mut driver), [(CallEvent::Split, 1)]);
+            driver.timeout();
+            assert_eq!(events(&mut driver), [], "the pause after a split vote is no wait");
+            let Some(Whom::Only(node)) = driver.asked() else { panic!("one node goes first") };
+            let vote = if is_free { Vote::Granted(9) } else { HELD };
+            driver.vote(&[(node, vote)]);
+            if is_free {
+                let others: Vec<_> = (0..3).filter(|other| *other != node).collect();
+                driver.vote(&[(others[0], vote), (others[1], vote)]);
+            }
+            assert_eq!(events(&mut driver), expected(is_free));
+            continue;
+        }
         let vote = if is_free { Vote::Granted(9) } else { HELD };
         driver.vote(&[(0, vote), (1, vote), (2, vote)]);
-        let expected = match is_free {
-            true => [(CallEvent::Granted, 1), (CallEvent::WokenByExpiry, 1)],
-            false => [(CallEvent::Refused, 1), (CallEvent::WokenByPoll, 1)],
-        };
-        assert_eq!(events(&mut driver), expected);
+        assert_eq!(events(&mut driver), expected(is_free));
+    }
+}
+
+/// The events of the attempt after the keys have ended, as far as the caller knew.
+fn expected(is_free: bool) -> Vec<(CallEvent, u32)> {
+    match is_free {
+        true => vec![(CallEvent::Granted, 1), (CallEvent::WokenByExpiry, 1)],
+        false => vec![(CallEvent::Refused, 1)],
     }
 }
