@@ -162,10 +162,13 @@ fn waiters_count_what_woke_them() {
     thread::scope(|scope| {
         let waiting = scope.spawn(|| locks.try_lock_for(NAME, LIMIT));
         wait_for(&locks, "a caller that polls", |stats| stats.wake_ups.polls >= 1);
-        // The attempt behind the poll is over: a message ends the next wait.
+        wait_for(&locks, "the subscriptions", |stats| {
+            stats.nodes.iter().all(|node| node.listened_to > 0)
+        });
+        // Of two further attempts the second one began with all subscriptions confirmed: a message ends the wait behind it.
         let tried = |stats: &Stats| stats.attempts.refused + stats.attempts.split;
         let before = tried(&locks.stats());
-        wait_for(&locks, "a further attempt", |stats| tried(stats) > before);
+        wait_for(&locks, "two further attempts", |stats| tried(stats) >= before + 2);
         assert_eq!(locks.stats().wake_ups.messages, 0, "nothing was given back");
         guard.unlock().expect("it is ours");
         drop(waiting.join().expect("no panic").expect("it is given back"));
