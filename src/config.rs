@@ -247,8 +247,8 @@ impl Builder {
     }
 
     /// Sets the time before the end of its validity from which a lock is [at risk](crate::Guard::at_risk), if no renewal is
-    /// confirmed before. More than half of the TTL counts as half of it, since a renewal begins when up to a third of it is
-    /// gone. [`Duration::ZERO`] turns the warning off.
+    /// confirmed before. More than half of the validity counts as half of it, since a renewal begins when up to a third of the
+    /// TTL is gone. [`Duration::ZERO`] turns the warning off.
     ///
     /// Defaults to two fifths of the validity after two renewals in a row that were not confirmed, and to one third of it
     /// otherwise. With the default TTL of 10 s, an outage of one second is then not reported.

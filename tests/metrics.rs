@@ -135,7 +135,7 @@ const HELD: &str = "quorlock_calls_total kind=mutex,outcome=held";
 /// One test, since a process has one recorder.
 #[test]
 fn a_recorder_gets_the_figures_of_all_clients_and_no_series_for_a_name() {
-    const NAMES: u32 = 300;
+    const NAMES: u32 = 10_000;
     let recorder = Remembering::default();
     let servers = Servers::start(3);
     // A program may build its clients before it sets its recorder.
@@ -207,7 +207,7 @@ fn a_recorder_gets_the_figures_of_all_clients_and_no_series_for_a_name() {
     wait_until("the loss", LIMIT, || recorder.value(lost) == 1.0);
     let all = all + 1.0;
 
-    // What happened last is reported although the client has gone.
+    // The last figures of a client are reported after its end.
     drop(held);
     drop((clients, labelled, short));
     wait_until("the end of the clients", LIMIT, || recorder.value("quorlock_holding") == 0.0);

@@ -95,7 +95,7 @@ impl Election {
     }
 
     /// Sets the time before the end of its term at which a leader whose renewals fail is told to
-    /// [leave](Leadership::leaving). More than half of the TTL counts as half of it. Defaults to the margin that
+    /// [leave](Leadership::leaving). More than half of the validity counts as half of it. Defaults to the margin that
     /// [`Builder::risk_margin`](crate::Builder::risk_margin) describes: about 650 ms with a TTL of 2 s.
     pub fn margin(mut self, margin: Duration) -> Self {
         self.lock = self.lock.risk_margin(margin);

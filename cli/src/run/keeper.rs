@@ -28,6 +28,9 @@ use crate::tell::tell;
 /// Interval at which the keeper checks if the lock was renewed.
 const LOOKS: Duration = Duration::from_millis(250);
 
+/// Time limit for the message about a loss that the lock shows already.
+const TOLD_WITHIN: Duration = Duration::from_secs(1);
+
 /// Interval at which the keeper checks for the end of a process that was to become the command.
 const LOOKS_AT_START: Duration = Duration::from_millis(20);
 /// Time limit for the masters to name the holder of a lock that was lost, once the command has ended.
@@ -131,6 +134,7 @@ impl Job<'_> {
             held: self.gives_back.as_ref().map(|it| it.of(guard.owner())),
             lookup: Lookup::new(self.any_kind.clone()),
             is_lost: false,
+            promised_until: Time::now(),
             is_unconfirmed: false,
             hears_of_risk: true,
             hears_asks: self.on_asked != OnAsked::Ignore,
@@ -166,6 +170,8 @@ struct Kept<'a> {
     lookup: Lookup,
     /// True once the library has reported the loss.
     is_lost: bool,
+    /// The end of validity at the last look.
+    promised_until: Time,
     /// True after the library has warned that too few masters confirm its renewals, until the lock recovers.
     is_unconfirmed: bool,
     /// True while the library may still report risks, and requests to give the lock up.
@@ -223,7 +229,7 @@ impl Kept<'_> {
                 GroupState::Runs => {}
                 GroupState::Suspended => self.group.suspend_along(),
             }
-            let valid_until = now.after(guard.remaining());
+            let valid_until = self.valid_until(guard, now);
             let wait = self.step(now, valid_until, guard.ends_by_max_hold()).min(most);
             let kill_at = self.ending.kill_at();
             if watchdog.as_mut().is_some_and(|it| it.tell(valid_until, kill_at).is_err()) {
@@ -361,6 +367,23 @@ impl Kept<'_> {
             self.told_of_others = Some(lock);
             tell(format_args!("{} {lock}: {what}", self.job.shown));
         }
+    }
+
+    /// Returns the end of the lock's validity. A lock that ends early was taken by force, its keys were deleted, or the machine was
+    /// suspended. The message with the reason may come a moment later. Without it, the command would get no grace time.
+    fn valid_until(&mut self, guard: &impl LockGuard, now: Time) -> Time {
+        let valid_until = now.after(guard.remaining());
+        let ends_early = valid_until <= now && now < self.promised_until && !self.is_lost;
+        self.promised_until = valid_until;
+        // `check` sends the message, if nobody has.
+        if ends_early
+            && guard.check().is_err()
+            && let Ok(reason) = guard.lost().recv_timeout(TOLD_WITHIN)
+        {
+            self.is_lost = true;
+            self.handle_lost(reason);
+        }
+        valid_until
     }
 
     /// Handles a loss that the library has found.
