@@ -75,6 +75,8 @@ fn a_request_of_before_is_told_to_a_holder_that_begins_to_listen_and_to_no_later
     let (holder, other) = (client(&servers, LONG), client(&servers, LONG));
     let guard = holder.lock(NAME).expect("it is free");
     ask(&other, "first");
+    // The call ends with the answers of a majority, and this node may be the last one to keep the request.
+    wait_until("the node keeps the request", LIMIT, || request_keys(&servers[0]).len() == 1);
     // Both lifetimes are rounded to a millisecond.
     let (lock, request) = (servers[0].pttl(KEY), servers[0].pttl(&request_keys(&servers[0])[0]));
     assert!(request > 0 && request <= lock + 1, "{request} ms, and the lock's key {lock} ms");
