@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::net::{Ipv4Addr, UdpSocket};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
@@ -9,8 +10,9 @@ use rustix::process::Signal;
 
 use crate::helper::{Helper, PROMPT, say, wait_for_go};
 use crate::roles::Role;
+use crate::support::port::BLOCK;
 use crate::support::reaper::{Folder, Process, runs};
-use crate::support::{Servers, wait_until};
+use crate::support::{Server, Servers, wait_until};
 
 /// Starts two servers, one of which is stopped, another process, and a group of two, and makes a folder. Prints their
 /// locations.
@@ -39,6 +41,15 @@ pub(crate) static START: Role = Role {
 /// The working directory of a server, which holds its files.
 fn home(server: u32) -> PathBuf {
     fs::read_link(format!("/proc/{server}/cwd")).expect("it runs")
+}
+
+/// A client of the server that is gone may still try to reach it, and must not reach the server of another process.
+pub(crate) fn the_port_of_a_server_that_is_gone_stays_with_its_process() {
+    let port = Server::start().port();
+    let next = Server::start();
+    assert_ne!(next.port(), port, "it rests");
+    let claim = UdpSocket::bind((Ipv4Addr::LOCALHOST, port - port % BLOCK));
+    assert!(claim.is_err(), "another process could claim the ports of this one");
 }
 
 pub(crate) fn what_a_process_has_started_ends_with_it_however_it_ends() {

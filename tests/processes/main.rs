@@ -89,6 +89,10 @@ fn main() {
         ),
         trial("tokens_rise_whatever_the_clocks_say", tokens::tokens_rise_whatever_the_clocks_say),
         trial(
+            "the_port_of_a_server_that_is_gone_stays_with_its_process",
+            leftovers::the_port_of_a_server_that_is_gone_stays_with_its_process,
+        ),
+        trial(
             "what_a_process_has_started_ends_with_it_however_it_ends",
             leftovers::what_a_process_has_started_ends_with_it_however_it_ends,
         ),

@@ -13,13 +13,10 @@
 )]
 #![allow(clippy::print_stderr, reason = "the log of a server belongs to a failed test's output")]
 
-use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::ops::{Deref, DerefMut};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -29,9 +26,12 @@ use redis::{
 };
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
+#[path = "port.rs"]
+pub(crate) mod port;
 #[path = "reaper.rs"]
 pub mod reaper;
 
+use port::Port;
 use reaper::{Folder, Process, Registration};
 
 /// One Redis server on 127.0.0.1, in a process of its own.
@@ -72,7 +72,7 @@ impl Server {
 
     /// The port, the same for the server's whole life.
     pub fn port(&self) -> u16 {
-        self.port.number
+        self.port.number()
     }
 
     /// `redis://127.0.0.1:PORT`, or `rediss://` if it speaks TLS.
@@ -557,56 +557,6 @@ const COMMAND_LIMIT: Duration = Duration::from_secs(5);
 const NO_KEYS_LIMIT: Duration = Duration::from_secs(5);
 const POLL: Duration = Duration::from_millis(2);
 const LOG_TAIL: usize = 20;
-
-/// A TCP port that belongs to its owner, even while nothing listens on it.
-#[derive(Debug)]
-struct Port {
-    number: u16,
-    /// The UDP port of the same number. Redis does not use it, and only one process can hold
-    /// it. So it shows all other tests, in this process and in others, that the number is
-    /// taken, even while the server is down. The claim cannot outlive its process.
-    _claim: UdpSocket,
-}
-
-/// The ports that this process has used, and the times when they became free again. A client still tries for a while
-/// to do its remaining work on a server that is gone, and must not do it on the server of another test.
-static USED: Mutex<BTreeMap<u16, Option<Instant>>> = Mutex::new(BTreeMap::new());
-
-impl Port {
-    /// Below the range from which systems choose the source ports of outgoing connections. While a
-    /// server is down, such a connection could take its port, or even connect to itself.
-    const RANGE: std::ops::Range<u16> = 20_000..30_000;
-    const TRIES: usize = 100;
-    /// Longer than any client tries to reach a server that is gone, which is two minutes.
-    const RESTS: Duration = Duration::from_secs(150);
-
-    fn claim() -> Self {
-        (0..Self::TRIES)
-            .find_map(|_| Self::try_claim(rand::random_range(Self::RANGE)))
-            .unwrap_or_else(|| panic!("no free port among {} in {:?}", Self::TRIES, Self::RANGE))
-    }
-
-    fn try_claim(number: u16) -> Option<Self> {
-        let claim = UdpSocket::bind((Ipv4Addr::LOCALHOST, number)).ok()?;
-        // Other programs know nothing of the claim, and may use the port.
-        TcpListener::bind((Ipv4Addr::LOCALHOST, number)).ok()?;
-        let mut used = USED.lock().unwrap_or_else(PoisonError::into_inner);
-        let has_rested = |free: &Option<Instant>| free.is_some_and(|at| at.elapsed() > Self::RESTS);
-        if !used.get(&number).is_none_or(has_rested) {
-            return None;
-        }
-        used.insert(number, None);
-        drop(used);
-        Some(Self { number, _claim: claim })
-    }
-}
-
-impl Drop for Port {
-    fn drop(&mut self) {
-        let mut used = USED.lock().unwrap_or_else(PoisonError::into_inner);
-        used.insert(self.number, Some(Instant::now()));
-    }
-}
 
 /// The libraries that give a process another wall clock: libfaketime, and the C library in place of Redis' own
 /// allocator, which is incompatible with it.
