@@ -222,20 +222,22 @@ impl Builder {
     ///
     /// Hosts whose clocks agree ask at the same instant, and the masters' votes may be split among them.
     /// [`try_lock`](crate::Quorlock::try_lock) then tries again, a few times within the node timeout. With
-    /// [`try_lock_for`](crate::Quorlock::try_lock_for) and one second a host tries for longer, so that neither bad luck nor
-    /// a restart of a master keeps all hosts from the job. Choose a `min_hold` that is longer than the difference of the
-    /// clocks and the time that a host waits, together.
+    /// [`try_lock_for`](crate::Quorlock::try_lock_for) and one second a host tries for longer, so that bad luck does not
+    /// keep all hosts from the job. A quarantine does: after a restart of a single master, or of a majority, each host gets
+    /// [`Quarantined`](crate::ErrorKind::Quarantined), and the job is not done. Choose a `min_hold` that is longer than the
+    /// difference of the clocks and the time that a host waits, together.
     ///
     /// While the guard lives, nothing is different: the lock is renewed, and can be lost. When the guard is dropped or
     /// unlocked, the masters set its keys to end at that time, instead of deleting them. The lock is handed to no thread of
     /// this process before that time.
     ///
     /// From then on nobody is in the critical section, so mutual exclusion does not depend on the kept keys. The lock stays
-    /// taken as long as a majority of the masters keeps its keys. It can be taken earlier if that majority is missing, because
-    /// masters have forgotten the lock, or were out of reach for longer than the TTL when it was given back. A holder that
-    /// crashes leaves only the rest of its TTL. So choose a TTL that is longer than the difference of the hosts' clocks. A
-    /// lost lock is not kept, so choose a [`max_hold`](Self::max_hold) that is longer than the job ever takes. After a
-    /// failed job, [`Guard::waive_min_hold`](crate::Guard::waive_min_hold) frees the lock for another host.
+    /// taken as long as a majority of the masters keeps its keys. It can be taken earlier if that majority is missing,
+    /// because masters have forgotten the lock, or were out of reach for longer than the TTL when it was given back. A
+    /// holder that crashes leaves only the rest of its TTL. So choose a TTL that is longer than the difference of the hosts'
+    /// clocks and the time that a host waits, together. A lost lock is not kept, so choose a [`max_hold`](Self::max_hold)
+    /// that is longer than the job ever takes. After a failed job, [`Guard::waive_min_hold`](crate::Guard::waive_min_hold)
+    /// frees the lock for another host.
     ///
     /// The minimum applies to every lock whose holders exclude each other: also to a write, and to the permits of a
     /// [`Semaphore`](crate::Semaphore), each of which stays taken. A read is not kept.

@@ -200,8 +200,9 @@ impl Guard {
         self.held().check()
     }
 
-    /// Returns the channel that gets one message when the lock is lost: at the end of its validity, and never earlier
-    /// without a reason. If the lock is given back without having been lost, the channel ends without a message.
+    /// Returns the channel that gets one message when the lock is lost: at the end of its validity, or earlier if it is
+    /// known to be gone, for example because its keys were deleted. If the lock is given back without having been lost, the
+    /// channel ends without a message.
     ///
     /// The loss is reported once, no matter which call notices it first. [`check`](Self::check), [`extend`](Self::extend),
     /// an [`unlock`](Self::unlock) that returns [`Lost`](crate::ErrorKind::Lost), and the drop of a guard whose validity has

@@ -138,6 +138,7 @@ pub mod migrating {
 }
 pub mod guarantees {
     // If a link has two targets, the first one counts.
+    //! [how it is tested]: https://docs.rs/crate/quorlock
     //! [operations]: crate::operations
     //!
     #![doc = include_str!("../docs/guarantees.md")]

@@ -41,7 +41,7 @@ const LONGEST_PREFIX: usize = 1_024;
 pub enum Renewal {
     /// Each time a quarter to a third of the TTL is gone, a different part for each lock, by a thread that starts when a
     /// renewal is first due. The lock is lost only if a majority of the nodes cannot be reached for the rest of the TTL, or
-    /// lost its data.
+    /// if somebody deletes its keys.
     #[default]
     Auto,
     /// Only by [`Guard::extend`](crate::Guard::extend): the lock ends with its TTL. The end is still reported.

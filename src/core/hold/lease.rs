@@ -15,8 +15,8 @@ pub enum LossReason {
     Expired,
     /// Its validity ended, because too few nodes confirmed its renewals in time.
     Unconfirmed,
-    /// Our key was gone from a majority of the nodes before its time: somebody deleted it, or the nodes lost their
-    /// data.
+    /// Our key was gone from a majority of the nodes before its time: somebody deleted it, or an eviction policy dropped it.
+    /// A restart or a flush does not cause that, unless [`restart_quarantine`](crate::Builder::restart_quarantine) is off.
     KeysGone,
     /// It was held for as long as `max_hold` allows.
     MaxHold,
