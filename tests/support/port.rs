@@ -40,15 +40,7 @@ struct Block {
 
 impl Port {
     pub(crate) fn claim() -> Self {
-        let mut ports = PORTS.lock().unwrap_or_else(PoisonError::into_inner);
-        for _ in 0..TRIES {
-            if let Some(number) = ports.free() {
-                ports.used.insert(number, None);
-                return Self(number);
-            }
-            ports.add_block();
-        }
-        panic!("no free port in {RANGE:?}");
+        Self(PORTS.lock().unwrap_or_else(PoisonError::into_inner).claim())
     }
 
     pub(crate) const fn number(&self) -> u16 {
@@ -64,6 +56,17 @@ impl Drop for Port {
 }
 
 impl Ports {
+    fn claim(&mut self) -> u16 {
+        for _ in 0..TRIES {
+            if let Some(number) = self.free() {
+                self.used.insert(number, None);
+                return number;
+            }
+            self.add_block();
+        }
+        panic!("no free port in {RANGE:?}");
+    }
+
     /// A port of this process that no server has, or had a moment ago.
     fn free(&self) -> Option<u16> {
         let has_rested = |free: &Option<Instant>| free.is_some_and(|at| at.elapsed() > RESTS);
