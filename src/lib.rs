@@ -63,6 +63,7 @@
 //! - [`redlock`]: the published criticism of the algorithm, point by point
 //! - [`operations`]: running the masters, access lists, events and figures, changing a set
 //! - [`defaults`]: each setting with its limits, and the reason for its default
+//! - [`errors`]: each error, and each exit code of the program, with the remedy
 //! - [`migrating`]: coming from Redisson, redsync, ShedLock, rslock, redlock, flock or Consul
 //! - [`embedded`]: nodes in the process, for unit tests
 //!
@@ -127,6 +128,12 @@ pub mod guide {
     //! [the program]: https://docs.rs/crate/quorlock-cli
     //!
     #![doc = include_str!("../docs/guide.md")]
+}
+pub mod errors {
+    // Of two targets of a link the first counts.
+    //! [operations]: crate::operations
+    //!
+    #![doc = include_str!("../docs/errors.md")]
 }
 pub mod migrating {
     // Of two targets of a link the first counts.

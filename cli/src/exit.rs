@@ -104,6 +104,13 @@ Exit codes:
   122  quarantined: masters that were restarted grant nothing yet
   125  an error of quorlock's own: options, settings, a right that the user lacks";
 
+/// For the manual of `top`.
+pub(crate) const TOP_TABLE: &str = "\
+Exit codes:
+  0    the key q was typed, --times is over, or the reader of the output has ended
+  125  an error of quorlock's own: options, settings
+  128 + N  signal N came";
+
 /// For the manual of `doctor`.
 pub(crate) const DOCTOR_TABLE: &str = "\
 Exit codes:

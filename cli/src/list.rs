@@ -10,9 +10,9 @@ use crate::options::List;
 use crate::set::bytes;
 use crate::tell::{print, quoted, tell};
 
-const COLUMNS: [&str; 6] = ["NAME", "STATE", "HELD AS", "TTL", "WAITING", "OWNERS"];
+pub(crate) const COLUMNS: [&str; 6] = ["NAME", "STATE", "HELD AS", "TTL", "WAITING", "OWNERS"];
 /// Width of the widest column, in characters. A longer text exceeds its column in its own row only.
-const WIDEST: usize = 48;
+pub(crate) const WIDEST: usize = 48;
 /// Maximum number of owners of a lock that are printed.
 const OWNERS: usize = 3;
 
@@ -25,8 +25,7 @@ pub(crate) fn list(options: &List) -> Result<u8, Failure> {
     } else if !held.names.is_empty() {
         print(table(&held))?;
     }
-    let reasons: Vec<_> = held.incomplete.iter().map(|reason| told(*reason, options)).collect();
-    match (held.names.is_empty(), reasons.join("; ")) {
+    match (held.names.is_empty(), reasons(&held, options.most, options.within)) {
         (true, reasons) if reasons.is_empty() => tell("no lock is held"),
         (false, reasons) if reasons.is_empty() => {}
         (true, reasons) => tell(format_args!("no lock was found, but one may be held: {reasons}")),
@@ -36,18 +35,20 @@ pub(crate) fn list(options: &List) -> Result<u8, Failure> {
     Ok(0)
 }
 
-fn told(reason: Incomplete, options: &List) -> String {
-    match reason {
+/// The reasons why the list may lack locks; empty if it has all of them.
+pub(crate) fn reasons(held: &HeldLocks, most: usize, within: Duration) -> String {
+    let told = |reason: &Incomplete| match reason {
         Incomplete::MoreNames => {
-            format!("there are more than {} locks; raise --most to see them", options.most)
+            format!("there are more than {most} locks; raise --most to see them")
         }
         Incomplete::TimeOver => format!(
             "the scan was ended after {}; raise --within to scan longer",
-            humantime::format_duration(options.within)
+            humantime::format_duration(within)
         ),
-        // The fault of each master is reported below.
+        // The fault of each master is reported as well.
         _ => "too few masters that remember all locks have answered".to_owned(),
-    }
+    };
+    held.incomplete.iter().map(told).collect::<Vec<_>>().join("; ")
 }
 
 /// A line for each lock below the titles, with aligned columns.
@@ -66,7 +67,7 @@ fn table(held: &HeldLocks) -> String {
     rows.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
-fn row(name: &NameReport) -> [String; COLUMNS.len()] {
+pub(crate) fn row(name: &NameReport) -> [String; COLUMNS.len()] {
     let held_as = name.holders.iter().find_map(|holder| holder.held_as);
     let mut owners: Vec<_> =
         name.holders.iter().take(OWNERS).map(|holder| holder.owner.to_string()).collect();

@@ -12,6 +12,7 @@ mod clock;
 mod demo;
 mod doctor;
 mod exit;
+mod explain;
 mod json;
 mod list;
 mod options;
@@ -21,6 +22,7 @@ mod run;
 mod set;
 mod signals;
 mod tell;
+mod top;
 mod words;
 
 use std::ffi::OsString;
@@ -106,11 +108,13 @@ fn main() -> std::process::ExitCode {
         Command::Leader(options) => admin::leader(&options).map(End::Code),
         Command::Status(options) => admin::status(&options).map(End::Code),
         Command::List(options) => list::list(&options).map(End::Code),
+        Command::Top(options) => top::top(&options),
         Command::Unlock(options) => admin::unlock(&options).map(End::Code),
         Command::Admit(options) => admin::admit(&options).map(End::Code),
         Command::Doctor(options) => doctor::doctor(&options).map(End::Code),
         Command::Bench(options) => bench::bench(&options).map(End::Code),
         Command::Demo(options) => demo::demo(&options).map(End::Code),
+        Command::Explain(options) => explain::explain(&options).map(End::Code),
         Command::Completions { shell } => pages::completions(shell).map(End::Code),
         Command::Man { command } => pages::man(command.as_deref()).map(End::Code),
         Command::Exec(options) => run::exec(&options).map(End::Code),

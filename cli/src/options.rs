@@ -8,7 +8,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::exit::{
     ADMIN_TABLE, BENCH_TABLE, DEMO_TABLE, DOCTOR_TABLE, ELECT_TABLE, HELD, LEADER_TABLE,
-    STATUS_TABLE, TABLE,
+    STATUS_TABLE, TABLE, TOP_TABLE,
 };
 
 pub(crate) use masters::Set;
@@ -52,6 +52,13 @@ pub(crate) enum Command {
     /// Prints the locks that are held, each with its holder
     #[command(after_help = ADMIN_TABLE)]
     List(List),
+    /// Shows the masters and the locks that are held, again and again
+    ///
+    /// On a terminal it shows one page that changes: q ends it, and the space bar asks at once. Elsewhere it prints one page after the
+    /// other. Waiting callers are known of fair locks only. Like quorlock list it needs the permission for SCAN, and each page scans
+    /// the keys of all masters: if they have many, choose a longer pause.
+    #[command(after_help = TOP_TABLE)]
+    Top(Top),
     /// Takes a lock from its holder, or asks the holder to give it up
     #[command(after_help = ADMIN_TABLE)]
     Unlock(Unlock),
@@ -86,6 +93,8 @@ pub(crate) enum Command {
     /// masters instead, and kills none of them. It ignores /etc/quorlock.toml.
     #[command(after_help = DEMO_TABLE)]
     Demo(Demo),
+    /// Explains an exit code, an error or an event, with the remedy
+    Explain(Explain),
     /// Prints a completion script: save it where your shell looks for completions
     Completions {
         #[arg(value_enum)]
@@ -113,6 +122,7 @@ impl Command {
             Self::Run(_)
                 | Self::Elect(_)
                 | Self::Bench(_)
+                | Self::Top(_)
                 | Self::Demo(_)
                 | Self::Exec(_)
                 | Self::Watchdog(_)
@@ -406,6 +416,32 @@ pub(crate) struct List {
 }
 
 #[derive(Args, Debug)]
+pub(crate) struct Top {
+    /// The pause between two questions to the masters, at least 50ms
+    #[arg(long, value_name = "TIME", value_parser = time, default_value = "1s")]
+    pub(crate) every: Duration,
+
+    /// Ends after N pages [default: goes on until it is ended]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) times: Option<u64>,
+
+    /// Looks at no more than N locks
+    #[arg(long, value_name = "N", default_value_t = 1_000)]
+    pub(crate) most: usize,
+
+    /// Scans the masters' keys for at most TIME
+    #[arg(long, value_name = "TIME", value_parser = time, default_value = "10s")]
+    pub(crate) within: Duration,
+
+    /// Shows locks with matching names; * ? [a-z] and \ as in Redis [default: all]
+    #[arg(value_name = "PATTERN")]
+    pub(crate) pattern: Option<OsString>,
+
+    #[command(flatten)]
+    pub(crate) set: Set,
+}
+
+#[derive(Args, Debug)]
 pub(crate) struct Unlock {
     /// Takes the lock: a live holder is told that it is lost
     #[arg(long, required_unless_present = "ask")]
@@ -489,6 +525,13 @@ pub(crate) struct Demo {
 
     #[command(flatten)]
     pub(crate) set: Set,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Explain {
+    /// An exit code such as 121, an error such as NoQuorum, or words of an event [default: lists all of them]
+    #[arg(value_name = "WHAT")]
+    pub(crate) what: Vec<String>,
 }
 
 #[derive(Args, Debug)]

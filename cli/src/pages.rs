@@ -10,7 +10,7 @@ use crate::tell::print;
 
 const NAME: &str = "quorlock";
 /// The manual for operators. The library's documentation has it as well.
-const OPERATIONS: &str = include_str!("../OPERATIONS.md");
+pub(crate) const OPERATIONS: &str = include_str!("../OPERATIONS.md");
 
 pub(crate) fn completions(shell: Shell) -> Result<u8, Failure> {
     let mut text = Vec::new();
@@ -44,7 +44,7 @@ pub(crate) fn man(name: Option<&str>) -> Result<u8, Failure> {
 }
 
 /// A page in Markdown as it is read without a browser: a link becomes its text, followed by its address if that is on the web.
-fn without_links(page: &str) -> String {
+pub(crate) fn without_links(page: &str) -> String {
     let mut plain = String::new();
     let mut rest = page;
     while let Some((before, link)) = rest.split_once("](") {

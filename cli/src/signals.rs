@@ -3,8 +3,10 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
-use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signal::{SigSet, Signal, killpg};
+use nix::unistd::{getpgrp, getsid};
 use quorlock::crossbeam_channel::{Receiver, bounded};
 use signal_hook::flag;
 use signal_hook::iterator::Signals;
@@ -67,6 +69,8 @@ fn real_time() -> Range<i32> {
 /// The number of the last signal that came to end a program; 0: none.
 static CAME: LazyLock<Arc<AtomicUsize>> = LazyLock::new(Arc::default);
 
+const STOPPED_WITHIN: Duration = Duration::from_millis(10);
+
 /// Capacity of the channel. It never fills up, since each signal is handled at once.
 const WAITING: usize = 64;
 
@@ -84,6 +88,12 @@ pub(crate) fn listen_to_ending() -> Result<Receiver<Signal>, Failure> {
     hear(not_ignored(ENDING.into_iter().map(|signal| signal as i32)))
 }
 
+/// The same, and those about the terminal: another size, and Ctrl-Z.
+pub(crate) fn listen_of_screen() -> Result<Receiver<Signal>, Failure> {
+    let heard = ENDING.into_iter().chain([Signal::SIGWINCH, Signal::SIGTSTP]);
+    hear(not_ignored(heard.map(|signal| signal as i32)))
+}
+
 /// Has the signals that end a program end this one from now on, even if it is the first process of a container. The kernel
 /// withholds from that process each signal without a handler.
 pub(crate) fn end_by_signals() -> Result<(), Failure> {
@@ -95,6 +105,17 @@ pub(crate) fn end_by_signals() -> Result<(), Failure> {
     };
     clock::spawn("ending", ends).map_err(Failure::own)?;
     Ok(())
+}
+
+/// Suspends the job of this process, until the user resumes it. Does nothing in the group of the session's leader, where no shell
+/// could resume it.
+pub(crate) fn suspend() {
+    if getsid(None) != Ok(getpgrp()) {
+        // All of the job, as by Ctrl-Z: the shell waits for its last process.
+        let _ = killpg(getpgrp(), Signal::SIGSTOP);
+        // The system may have stopped another thread first.
+        clock::pause(STOPPED_WITHIN);
+    }
 }
 
 fn not_ignored(signals: impl Iterator<Item = i32>) -> impl Iterator<Item = i32> {

@@ -37,7 +37,7 @@ fn each_command_of_the_pages_works() {
     for line in PAGES.into_iter().flat_map(commands) {
         count += 1;
         // These run for a long time, and have tests of their own.
-        let long = ["quorlock bench", "quorlock demo", "quorlock elect"];
+        let long = ["quorlock bench", "quorlock demo", "quorlock elect", "quorlock top"];
         let long = long.into_iter().find(|it| line.starts_with(it));
         let line = long.map_or(line.to_owned(), |it| line.replacen(it, &format!("{it} --help"), 1));
         let mut shell = Command::new("sh");

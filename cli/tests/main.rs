@@ -24,5 +24,6 @@ mod rest;
 mod settings;
 mod terminal;
 mod told;
+mod top;
 mod waiting;
 mod words;

@@ -8,25 +8,23 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
 use nix::sys::signal::{SigSet, Signal, kill, killpg};
-use nix::unistd::{Pid, close, getpgid, getpgrp, getsid, tcgetpgrp, tcsetpgrp};
+use nix::unistd::{Pid, close, getpgid, getpgrp, tcgetpgrp, tcsetpgrp};
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{WaitOptions, waitpid};
 
 use super::{members, program};
-use crate::clock;
 use crate::exit::{CANNOT_RUN, End, Failure};
 use crate::options::Exec;
+use crate::signals::suspend;
 
 /// Byte that the keeper writes when the command may begin.
 const GO_ON: u8 = b'g';
 /// Bytes from the process that becomes the command: before it does, and if it cannot.
 const BEGINS: u8 = b'b';
 const CANNOT: u8 = b'c';
-const STOPPED_WITHIN: Duration = Duration::from_millis(10);
 
 /// A command that runs.
 #[derive(Debug)]
@@ -201,17 +199,6 @@ impl Group {
         if let Some(terminal) = self.terminal.as_ref().filter(is_lent) {
             give_terminal(terminal, getpgrp());
         }
-    }
-}
-
-/// Suspends the job of this process, until the user resumes it. Does nothing in the group of the session's leader, where no shell
-/// could resume it.
-pub(super) fn suspend() {
-    if getsid(None) != Ok(getpgrp()) {
-        // All of the job, as by Ctrl-Z: the shell waits for its last process.
-        let _ = killpg(getpgrp(), Signal::SIGSTOP);
-        // The system may have stopped another thread first.
-        clock::pause(STOPPED_WITHIN);
     }
 }
 

@@ -10,13 +10,12 @@ use quorlock::{
     Wait, WriteGuard,
 };
 
-use super::group::suspend;
 use super::lookup::Lookup;
 use super::news::{Audience, Away, News, Obstacle, Word, other_permits, permits_differ};
 use super::orphans;
 use crate::clock::{self, Time};
 use crate::exit::{End, Failure};
-use crate::signals::ends_the_wait;
+use crate::signals::{ends_the_wait, suspend};
 use crate::tell::{clear_line, has_terminal, show_line, tell};
 
 /// Time limit for taking back from the masters what a wait has left, at its end.

@@ -1,0 +1,164 @@
+//! The masters and the locks on a page that changes.
+
+use std::io::Write;
+use std::process::Command;
+
+use crate::program::{LIMIT, Running, World, ends_with, printed, read, told};
+use crate::support::wait_until;
+use crate::terminal::on_terminal;
+
+const ENTER: &str = "\x1b[?1049h";
+const LEAVE: &str = "\x1b[?1049l";
+/// The beginning of each page on a terminal.
+const TOP: &str = "\x1b[H";
+
+/// The pages that a terminal has shown, each without the codes for the terminal.
+fn pages(shown: &str) -> Vec<Vec<String>> {
+    let plain = |line: &str| {
+        let mut texts = line.split('\x1b');
+        let first = texts.next().unwrap_or_default().to_owned();
+        texts.fold(first, |plain, rest| {
+            plain + rest.split_once(char::is_alphabetic).map_or("", |(_, text)| text)
+        })
+    };
+    let pages = shown.split(TOP).skip(1);
+    let lines =
+        |page: &str| page.trim_end().split('\n').map(|line| plain(line.trim_end())).collect();
+    pages.map(lines).collect()
+}
+
+/// Runs the program in a shell of that world, with its output in the file `pages`.
+fn into_file(world: &World, options: &str) -> Running {
+    let mut shell = Command::new("sh");
+    let line = format!("exec {} top {options} > pages", env!("CARGO_BIN_EXE_quorlock"));
+    shell.args(["-c", &line]).current_dir(world.folder.path(""));
+    shell.env("QUORLOCK_NODES", world.servers.urls().join(","));
+    Running::new(&mut shell)
+}
+
+#[test]
+fn a_pipe_gets_one_page_after_the_other() {
+    let world = World::new();
+    let _held = world.hold(&["orders/42"]);
+    let output = world.output(&["top", "--times", "2", "--every", "100ms"]);
+    ends_with(&output, 0);
+    assert_eq!(told(&output), "");
+    let text = printed(&output);
+    let pages: Vec<_> = text.split("\n\n1 lock, ").collect();
+    assert_eq!(pages.len(), 2, "{text}");
+    assert!(!text.contains('\x1b'), "codes for a terminal");
+    let lines: Vec<_> = text.lines().collect();
+    assert_eq!(lines[0], "1 lock, 3 of 3 masters grant");
+    assert!(lines[2].starts_with("MASTER ") && lines[2].ends_with("STATE"), "{text}");
+    for (line, url) in lines[3..6].iter().zip(world.servers.urls()) {
+        let master = url.trim_start_matches("redis://");
+        assert!(line.starts_with(master) && line.ends_with("  grants"), "{text}");
+    }
+    assert!(lines[7].starts_with("NAME ") && lines[7].ends_with("OWNERS"), "{text}");
+    assert!(lines[8].starts_with("\"orders/42\"  held "), "{text}");
+}
+
+#[test]
+fn masters_are_not_asked_all_the_time() {
+    let world = World::new();
+    let output = world.output(&["top", "--every", "0"]);
+    ends_with(&output, 125);
+    assert_eq!(told(&output), "quorlock: --every must be at least 50ms\n");
+}
+
+#[test]
+fn a_pattern_chooses_the_locks() {
+    let world = World::new();
+    let _held = ["orders/42", "users/7"].map(|name| world.hold(&[name]).0);
+    let text = printed(&world.output(&["top", "--times", "1", "orders/*"]));
+    assert!(text.contains("\"orders/42\"") && !text.contains("users"), "{text}");
+}
+
+#[test]
+fn a_page_fits_into_a_small_terminal() {
+    let world = World::new();
+    let _held: Vec<_> = (0..9).map(|i| world.hold(&[&format!("orders/{i}")]).0).collect();
+    for (columns, rows) in [(40, 12), (80, 24)] {
+        let line = format!(
+            "sh -c 'stty cols {columns} rows {rows}; exec quorlock top --times 2 --every 100ms'"
+        );
+        let Some((running, _typed)) = on_terminal(&world, &line) else { return };
+        assert_eq!(running.end().0, Some(0));
+        let shown = read(&world.folder.path("shown"));
+        assert!(shown.contains(ENTER), "{shown:?}");
+        let (shown, left) = shown.split_once(LEAVE).expect("the first screen again");
+        assert!(left.contains("9 locks, 3 of 3 masters grant"), "the last page stays: {left:?}");
+        let pages = pages(shown);
+        let last = pages.last().expect("a page");
+        let fits = |page: &Vec<String>| {
+            page.len() <= rows && page.iter().all(|line| line.chars().count() <= columns)
+        };
+        assert!(pages.iter().all(fits), "{columns} columns, {rows} rows: {pages:#?}");
+        let has = |text: &str| last.iter().any(|line| line.contains(text));
+        assert!(has("9 locks, 3 of 3 masters grant") && has("\"orders/0\""), "{last:#?}");
+        assert_eq!(
+            (has("more; a PATTERN"), has("HELD AS")),
+            (rows == 12, columns == 80),
+            "{last:#?}"
+        );
+    }
+}
+
+#[test]
+fn a_key_ends_it_and_the_terminal_is_as_before() {
+    let world = World::new();
+    let line = "sh -c 'quorlock top; echo $? > code; stty -a > after'";
+    let Some((running, mut typed)) = on_terminal(&world, line) else { return };
+    let shows = |text: &str| read(&world.folder.path("shown")).contains(text);
+    wait_until("it shows the masters", LIMIT, || shows("3 of 3 masters grant"));
+    typed.write_all(b"xq").expect("a terminal");
+    running.end();
+    assert_eq!(world.folder.line("code"), "0");
+    let after = read(&world.folder.path("after"));
+    let settings: Vec<_> = after.split([' ', ';', '\n']).collect();
+    assert!(settings.contains(&"echo") && settings.contains(&"icanon"), "{after}");
+    assert!(shows(LEAVE), "the page is still there");
+}
+
+#[test]
+fn an_interrupt_ends_it_and_the_terminal_is_as_before() {
+    let world = World::new();
+    let line = "bash --norc -c 'trap : INT; quorlock top; echo $? > code; stty -a > after'";
+    let Some((running, mut typed)) = on_terminal(&world, line) else { return };
+    let shows = |text: &str| read(&world.folder.path("shown")).contains(text);
+    wait_until("it shows the masters", LIMIT, || shows("3 of 3 masters grant"));
+    typed.write_all(b"\x03").expect("a terminal");
+    running.end();
+    assert_eq!(world.folder.line("code"), "130");
+    assert!(read(&world.folder.path("after")).contains(" icanon"));
+    assert!(shows(LEAVE), "the page is still there");
+}
+
+#[test]
+fn it_goes_on_while_masters_die_and_come_back() {
+    let mut world = World::new();
+    let _held = world.hold(&["orders/42"]);
+    let running = into_file(&world, "--every 100ms");
+    let shows = |world: &World, text: &str| read(&world.folder.path("pages")).contains(text);
+    wait_until("it shows the lock", LIMIT, || shows(&world, "\"orders/42\""));
+    world.servers[0].kill();
+    wait_until("it shows the fault of one", LIMIT, || shows(&world, "2 of 3 masters grant\n"));
+    world.servers[1].kill();
+    wait_until("it shows the outage", LIMIT, || shows(&world, "TOO FEW FOR A LOCK"));
+    assert!(shows(&world, "refused"), "{}", read(&world.folder.path("pages")));
+    world.servers[1].restart_empty();
+    wait_until("it shows the quarantine", LIMIT, || shows(&world, "  grants in "));
+    running.signal("TERM");
+    assert_eq!(running.end().0, Some(128 + 15));
+}
+
+#[test]
+fn it_ends_with_the_reader_of_its_pages() {
+    let world = World::new();
+    let mut shell = Command::new("sh");
+    let line = format!("{} top --every 50ms | head -n 1 > first", env!("CARGO_BIN_EXE_quorlock"));
+    shell.args(["-c", &line]).current_dir(world.folder.path(""));
+    shell.env("QUORLOCK_NODES", world.servers.urls().join(","));
+    assert_eq!(Running::new(&mut shell).end().0, Some(0));
+    assert!(world.folder.line("first").starts_with("0 locks, "));
+}
