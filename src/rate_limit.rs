@@ -57,6 +57,12 @@ impl RateLimit {
         Self { permits: semaphore.min_hold(window), window }
     }
 
+    /// Counts the calls of this limit under that label as well, as [`Handle::metrics_label`](crate::Handle::metrics_label) does.
+    /// Defaults to none.
+    pub fn metrics_label(self, label: &str) -> Self {
+        Self { permits: self.permits.metrics_label(label), ..self }
+    }
+
     /// Returns the name of the limit, without the key prefix: as it was given, also if it cannot be used.
     #[must_use]
     pub fn name(&self) -> &[u8] {

@@ -274,6 +274,15 @@ fn a_label_has_the_calls_and_holds_of_its_handles() {
     }
     drop(locks.rw_lock("config").metrics_label("config").read().expect("nobody writes"));
     drop(locks.semaphore("imports", 2).metrics_label("imports").acquire().expect("free"));
+    let partner = locks.rate_limit("partner", 2, TTL).metrics_label("partner");
+    partner.acquire().expect("the first call");
+    locks
+        .election("scheduler")
+        .metrics_label("leader")
+        .campaign()
+        .expect("the only one")
+        .resign()
+        .expect("a majority");
     drop(locks.lock("without").expect("it is free"));
     let stats = locks.stats();
     let acquired = |label: &str| {
@@ -282,7 +291,8 @@ fn a_label_has_the_calls_and_holds_of_its_handles() {
     };
     assert_eq!(acquired("orders"), Some((3, 3, 3)));
     assert_eq!((acquired("config"), acquired("imports")), (Some((1, 1, 1)), Some((1, 1, 1))));
-    assert_eq!((stats.labels.len(), stats.waits.count()), (3, 6));
+    assert_eq!((acquired("partner"), acquired("leader")), (Some((1, 1, 1)), Some((1, 1, 1))));
+    assert_eq!((stats.labels.len(), stats.waits.count()), (5, 8));
 
     let error = locks.mutex(NAME).metrics_label("two\nlines").lock().expect_err("no label");
     assert_eq!(error.kind(), ErrorKind::Config);

@@ -102,6 +102,13 @@ impl Election {
         self
     }
 
+    /// Counts the calls and terms of this candidate under that label as well, as
+    /// [`Handle::metrics_label`](crate::Handle::metrics_label) does. Defaults to none.
+    pub fn metrics_label(mut self, label: &str) -> Self {
+        self.lock = self.lock.metrics_label(label);
+        self
+    }
+
     /// Returns the name of the election, without the key prefix: as it was given, also if it cannot be used.
     #[must_use]
     pub fn name(&self) -> &[u8] {
