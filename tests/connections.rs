@@ -144,6 +144,28 @@ fn another_database() {
     servers.iter().for_each(|server| server.wait_no_keys_in(3));
 }
 
+/// The connection for requests and the one for messages.
+#[test]
+fn operators_see_which_client_a_connection_belongs_to() {
+    let server = Server::start();
+    let locks = builder([server.url()]).owner_label("web 3:4711").build().expect("valid settings");
+    let names = || {
+        let list: String = redis::from_redis_value(server.command(&["CLIENT", "LIST"]))
+            .expect("a list of clients is text");
+        let words = list.split_whitespace().filter_map(|word| word.strip_prefix("name="));
+        words.filter(|name| !name.is_empty()).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let guard = locks.lock("orders/42").expect("it is free");
+    assert_eq!(names(), ["quorlock/web-3:4711"]);
+    thread::scope(|scope| {
+        scope.spawn(|| drop(locks.lock("orders/42").expect("it is given back")));
+        support::wait_until("the waiter listens", Duration::from_secs(60), || {
+            names() == ["quorlock/web-3:4711"; 2]
+        });
+        drop(guard);
+    });
+}
+
 /// The commands that the access list must allow according to `OPERATIONS.md`, without the conditional ones.
 fn documented() -> Vec<&'static str> {
     let text = include_str!("../OPERATIONS.md");

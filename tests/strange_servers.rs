@@ -122,7 +122,7 @@ fn dribbled_bytes_hold_no_caller() {
                 let info = format!("${}\r\n{version}\r\n", version.len());
                 let time = "*2\r\n$1\r\n1\r\n$1\r\n0\r\n";
                 let _ = stream.read(&mut request);
-                let _ = write!(stream, "+PONG\r\n{time}{info}{info}{info}:1\r\n");
+                let _ = write!(stream, "+PONG\r\n{time}{info}{info}{info}:1\r\n+OK\r\n");
                 let _ = stream.read(&mut request);
                 let _ = stream.write_all(&fake::admit(""));
                 let length = stream.read(&mut request).unwrap_or_default();

@@ -46,6 +46,7 @@ const fn consequence(serves: Serves) -> &'static str {
         Serves::Telling => "releases are not published, so waiters notice them later",
         Serves::Hearing => "waiters are not told of releases, and poll instead",
         Serves::OldConnections => "requests of a connection that was given up may still run",
+        Serves::Naming => "CLIENT LIST does not show which client a connection belongs to",
         Serves::HashLocks => {
             "reentrant locks, read-write locks or semaphores cannot be taken there"
         }

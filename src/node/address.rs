@@ -28,6 +28,8 @@ pub(crate) struct Address {
     #[cfg(feature = "tls")]
     tls: Option<Connector>,
     shown: Arc<str>,
+    /// The name of the client's connections in the server's list of them.
+    client: Arc<str>,
     /// The addresses of the host, shared by all clones.
     addresses: Arc<Addresses>,
     /// The one address of the host that is meant; `None`: any of them.
@@ -114,6 +116,7 @@ impl Address {
             #[cfg(feature = "tls")]
             tls: None,
             shown: shown.as_str().into(),
+            client: client_name(None).into(),
             addresses: Arc::default(),
             only: None,
         })
@@ -126,6 +129,16 @@ impl Address {
             self.info = self.info.set_redis_settings(settings);
         }
         self
+    }
+
+    /// Names the client's connections by that owner label.
+    pub(crate) fn of_client(self, label: &str) -> Self {
+        Self { client: client_name(Some(label)).into(), ..self }
+    }
+
+    /// The name of the client's connections in the server's list of them.
+    pub(super) fn client(&self) -> &str {
+        &self.client
     }
 
     /// Sets the certificates, if the URL is one with TLS.
@@ -237,6 +250,11 @@ impl Address {
             self.addresses.has_answered(address);
         }
     }
+}
+
+/// The name of the connections of a client with that owner label. Servers accept no blanks in it.
+fn client_name(label: Option<&str>) -> String {
+    label.map_or("quorlock".to_owned(), |label| format!("quorlock/{}", label.replace(' ', "-")))
 }
 
 fn is_name(host: &str) -> bool {

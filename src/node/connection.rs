@@ -198,6 +198,8 @@ impl Connection {
             redis::cmd("INFO").arg(section).write_packed_command(&mut commands);
         }
         commands.extend_from_slice(CLIENT_ID);
+        let name = self.address.client();
+        redis::cmd("CLIENT").arg("SETNAME").arg(name).write_packed_command(&mut commands);
         let sent = clock::now();
         self.write(&commands).map_err(|broken| broken.fault)?;
         self.read_text(deadline)?;
@@ -216,6 +218,8 @@ impl Connection {
         let cluster = self.read_text(deadline)?;
         let memory = self.read_text(deadline)?;
         self.id = self.read_client_id(deadline).map_err(|broken| broken.fault)?;
+        // The name is for operators. A server that refuses it serves locks as well.
+        self.read_any(deadline).map_err(|broken| broken.fault)?;
         self.run_id = field(&server, "run_id").unwrap_or_default().to_owned();
         let limited = field(&memory, "maxmemory").is_some_and(|bytes| bytes != "0");
         let policy = field(&memory, "maxmemory_policy").filter(|policy| *policy != "noeviction");

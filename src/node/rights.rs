@@ -23,6 +23,8 @@ pub(crate) enum Serves {
     Hearing,
     /// Ending old connections.
     OldConnections,
+    /// Showing operators which client a connection belongs to.
+    Naming,
     /// Locks that are hashes: reentrant and read-write ones, and semaphores.
     HashLocks,
     FairLocks,
@@ -121,6 +123,7 @@ const COMMANDS: &[(Serves, &str, &str)] = {
         (FairLocks, "ZCARD", "FENCE"),
         (OldConnections, "CLIENT ID", ""),
         (OldConnections, "CLIENT KILL", "ID wrong"),
+        (Naming, "CLIENT SETNAME", "\u{7f}"),
         (Telling, "PUBLISH", "CHANNEL message"),
         (Telling, "PUBLISH", "REDISSON message"),
         (Telling, "PUBLISH", "REDISSON_RW message"),

@@ -68,12 +68,13 @@ impl ClientState {
             &settings.configuration(names.len()),
             settings.fall_back_after().is_some(),
         );
+        let owner_label = settings.owner_label.clone().unwrap_or_else(process::default_label);
         let unanswered = Arc::new(AtomicUsize::new(0));
         let nodes = addresses.into_iter().enumerate().map(|(index, address)| {
             let node = address.shown().clone();
             Node::start(
                 index,
-                address,
+                address.of_client(&owner_label),
                 settings.node_timeout,
                 &set,
                 settings.replicas(),
@@ -95,7 +96,6 @@ impl ClientState {
         let (open, closed) = bounded(0);
         let wake_channel = ident::wake_channel(&settings.key_prefix, ident::random_owner());
         let subscriptions = Subscriptions::new(names.len(), wake_channel);
-        let owner_label = settings.owner_label.clone().unwrap_or_else(process::default_label);
         Ok(Arc::new(Self {
             process,
             nodes: nodes.collect::<Result<_, _>>()?,

@@ -1,7 +1,7 @@
 //! The permissions that a server's access list must grant, as in the manual's example.
 
 /// The commands that every client needs, for all kinds of locks: to probe a node and its mark, to
-/// call scripts, to listen for releases, and to end its old connections.
+/// call scripts, to listen for releases, to end its old connections, and to name them.
 pub const EVERY_CLIENT: &[&str] = &[
     "ping",
     "time",
@@ -17,6 +17,7 @@ pub const EVERY_CLIENT: &[&str] = &[
     "unsubscribe",
     "client|id",
     "client|kill",
+    "client|setname",
 ];
 
 /// The further commands for operators: to ask for the holder of a lock of any layout, to force a lock open, and to list locks.
