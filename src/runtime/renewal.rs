@@ -151,15 +151,19 @@ impl Renewals {
             let reports = held.claim().state().reports();
             ending.callbacks().into_iter().for_each(|callbacks| reports.call(callbacks));
         }
+        let mut reads = false;
         for (held, due) in others {
             held.tell_risk();
-            held.read_missed_asks();
+            reads |= held.read_missed_asks();
             held.enter();
             if due == Due::Renewal {
                 self.waiting.push_back(Arc::downgrade(&held));
             }
         }
         self.carry_on();
+        if reads {
+            self.wake_workers();
+        }
         for (held, ending) in lost {
             // If too many releases wait for a node, a subscriber gets an event here, and may panic.
             let _ = catch_unwind(AssertUnwindSafe(|| held.clear_away(ending)));

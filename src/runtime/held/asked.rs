@@ -60,12 +60,12 @@ impl Held {
         }
     }
 
-    /// Reads these nodes for requests, except those that are being read.
+    /// Reads these nodes for requests, except those that are being read. Returns true if any is read now.
     pub(super) fn read_asks(
         self: &Arc<Self>,
         nodes: impl IntoIterator<Item = usize>,
         delivery: Delivery,
-    ) {
+    ) -> bool {
         let mut request = None;
         for node in nodes {
             let until = self.state().lock.handle_sign_of_ask(node, clock::now());
@@ -81,12 +81,14 @@ impl Held {
                 Delivery::WithOthers => node.ask_with_others(ask, &sink),
             }
         }
+        request.is_some()
     }
 
-    /// The timer has reached the lock: nodes that did not answer are read again.
-    pub(crate) fn read_missed_asks(self: &Arc<Self>) {
+    /// The timer has reached the lock: nodes that did not answer are read again. Returns true if the caller must wake the
+    /// workers.
+    pub(crate) fn read_missed_asks(self: &Arc<Self>) -> bool {
         let due = self.state().lock.asks_due(clock::now());
-        self.read_asks(due, Delivery::WithOthers);
+        self.read_asks(due, Delivery::WithOthers)
     }
 
     /// The answer of a node to a read; `None`: the node has not answered.
