@@ -204,8 +204,7 @@ impl Held {
     pub(crate) fn renewal(&self) -> Option<Prolonging> {
         let nodes = self.claim.state().nodes();
         let up = nodes.iter().filter(|node| node.fault().is_none()).count();
-        let is_due = self.state().lock.due(clock::now()) == Due::Renewal;
-        is_due.then(|| Prolong::renewal(up))
+        Prolong::taken_up(&mut self.state().lock, up, clock::now())
     }
 
     /// The timer has finished the renewal, or does not make it. The lock is checked again at its next due time.

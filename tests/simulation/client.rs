@@ -52,7 +52,13 @@ pub(super) enum Note {
         caller: usize,
         epoch: u64,
     },
+    /// The timer must check a held lock.
     Held {
+        lock: u64,
+        epoch: u64,
+    },
+    /// The timer gets to a renewal that it has taken up, or can carry it on.
+    Renewal {
         lock: u64,
         epoch: u64,
     },
@@ -368,7 +374,8 @@ impl Client {
             }
             Note::Closed { node, conn } => client.workers[node].closed(cx, conn),
             Note::Caller { caller, epoch } => Caller::go_on(client, caller, epoch, cx),
-            Note::Held { lock, epoch } => Held::go_on(client, lock, epoch, cx),
+            Note::Held { lock, epoch } => Held::check(client, lock, epoch, cx),
+            Note::Renewal { lock, epoch } => Held::carry_on(client, lock, epoch, cx),
             Note::Order { order } => Order::go_on(client, order, cx),
             Note::Heard { node, session, news } => client.heard(cx, node, session, news),
         });
@@ -447,6 +454,11 @@ impl Client {
     }
 
     /// Reports the present state of the locks to the checkers.
+    /// The lock, unless the timer has noticed its end.
+    pub(super) fn held_or_ending(&self, lock: u64) -> Option<Rc<Held>> {
+        self.held.get(&lock).or_else(|| self.ending.get(&lock)).cloned()
+    }
+
     fn report(&self, net: &mut Network) {
         for (id, held) in &self.held {
             let until = self.clock.when(held.lock.borrow().valid_until());

@@ -60,18 +60,11 @@ pub(super) struct Held {
     pub(super) is_extended: Cell<bool>,
     /// Time of the last request to the nodes.
     asked_at: Cell<Time>,
-    /// Outdates the notes that were scheduled before.
-    epoch: Cell<u64>,
-    doing: RefCell<Doing>,
-}
-
-/// Present work of the timer for the lock.
-enum Doing {
-    /// It sleeps until something is due.
-    Sleeping,
-    /// It has decided to renew, and will do so shortly.
-    AboutToRenew,
-    Renewing(Prolonging),
+    /// Outdates the notes that were scheduled before, for checks and for the renewal.
+    checked: Cell<u64>,
+    renewed: Cell<u64>,
+    /// The renewal under way.
+    renewal: RefCell<Option<Prolonging>>,
 }
 
 /// A renewal, or an extension by the holder.
@@ -110,15 +103,16 @@ impl Held {
             since: Cell::new(grant.started),
             claim,
             lock: RefCell::new(lock),
-            epoch: Cell::new(0),
-            doing: RefCell::new(Doing::Sleeping),
+            checked: Cell::new(0),
+            renewed: Cell::new(0),
+            renewal: RefCell::default(),
         });
         if held.claim.suspensions != cx.shared.suspensions.get() {
             held.lock.borrow_mut().handle_suspended();
         }
         client.held.insert(held.id, held.clone());
         client.won(cx, &held, grant);
-        held.sleep(cx);
+        held.enter(cx);
         held.new_guard(0, 0)
     }
 
@@ -186,87 +180,71 @@ impl Held {
         let _ = lock.handle_ask_read(0, vec![request], now);
     }
 
-    /// Ends the lease and wakes the thread, because the client's machine was suspended.
+    /// Ends the lease, because the client's machine was suspended.
     pub(super) fn suspended(&self, cx: &mut Cx<'_>) {
         self.lock.borrow_mut().handle_suspended();
-        self.sleep_anew(cx);
+        self.enter(cx);
     }
 
-    /// Puts the thread to sleep until the lease needs something.
-    fn sleep(&self, cx: &mut Cx<'_>) {
-        *self.doing.borrow_mut() = Doing::Sleeping;
+    /// Has the timer check the lock at the time at which that is due, as far as is known now.
+    pub(super) fn enter(&self, cx: &mut Cx<'_>) {
+        if self.ended() {
+            return;
+        }
         let now = cx.now();
         let at = self.lock.borrow_mut().look_at(now).unwrap_or(now);
         let late = if cx.net.chance.one_in(20) { cx.net.chance.ms(0..20) } else { Duration::ZERO };
-        self.remind(cx, at.after(late));
+        self.checked.set(cx.net.fresh());
+        cx.remind(at.after(late), Note::Held { lock: self.id, epoch: self.checked.get() });
     }
 
-    /// Has the thread look at the changed lease again, if it sleeps.
-    pub(super) fn sleep_anew(&self, cx: &mut Cx<'_>) {
-        let sleeping = matches!(*self.doing.borrow(), Doing::Sleeping);
-        if sleeping && !self.ended() {
-            self.sleep(cx);
-        }
-    }
-
-    fn remind(&self, cx: &mut Cx<'_>, at: Time) {
-        self.epoch.set(cx.net.fresh());
-        cx.remind(at, self.note());
-    }
-
-    fn note(&self) -> Note {
-        Note::Held { lock: self.id, epoch: self.epoch.get() }
-    }
-
-    /// Runs the thread.
-    pub(super) fn go_on(client: &mut Client, lock: u64, epoch: u64, cx: &mut Cx<'_>) {
-        // A thread that has not noticed the end of its lock runs on, too.
-        let Some(held) = client.held.get(&lock).or_else(|| client.ending.get(&lock)).cloned()
+    /// The timer checks the lock.
+    pub(super) fn check(client: &mut Client, lock: u64, epoch: u64, cx: &mut Cx<'_>) {
+        let Some(held) = client.held_or_ending(lock).filter(|held| held.checked.get() == epoch)
         else {
             return;
         };
-        if held.epoch.get() != epoch {
-            return;
-        }
-        held.tell_risk(cx);
-        let doing = std::mem::replace(&mut *held.doing.borrow_mut(), Doing::Sleeping);
-        match doing {
-            Doing::Sleeping => held.probe(client, cx),
-            Doing::AboutToRenew => {
-                let up = client.workers.iter().filter(|worker| !worker.is_down()).count();
-                let renewal = Prolong::renewal(up);
-                held.epoch.set(cx.net.fresh());
-                held.renew(client, cx, renewal);
-            }
-            Doing::Renewing(renewal) => held.renew(client, cx, renewal),
-        }
-    }
-
-    fn probe(self: &Rc<Self>, client: &mut Client, cx: &mut Cx<'_>) {
-        let now = cx.now();
-        let due = self.lock.borrow_mut().due(now);
+        let due = held.lock.borrow_mut().take_up(cx.now());
         match due {
-            Due::Nothing => _ = client.ending.remove(&self.id),
-            Due::Renewal => {
-                *self.doing.borrow_mut() = Doing::AboutToRenew;
-                let chance = &mut cx.net.chance;
-                let late = if chance.one_in(10) { chance.ms(0..30) } else { Duration::ZERO };
-                let late = cx.settings.habit.renews_late().unwrap_or(late);
-                self.remind(cx, now.after(late));
+            Due::Nothing => _ = client.ending.remove(&held.id),
+            Due::Loss => _ = Ending::lost(&held).carry_out(client, cx, None),
+            Due::Renewal | Due::RenewalAt(_) | Due::EndAt(_) => {
+                held.tell_risk(cx);
+                held.enter(cx);
             }
-            Due::RenewalAt(_) | Due::EndAt(_) => self.sleep(cx),
-            Due::Loss => _ = Ending::lost(self).carry_out(client, cx, None),
+        }
+        if due == Due::Renewal {
+            let chance = &mut cx.net.chance;
+            let late = if chance.one_in(10) { chance.ms(0..30) } else { Duration::ZERO };
+            let late = cx.settings.habit.renews_late().unwrap_or(late);
+            held.renewed.set(cx.net.fresh());
+            cx.remind(cx.now().after(late), held.renewal_note());
         }
     }
 
-    fn renew(self: &Rc<Self>, client: &mut Client, cx: &mut Cx<'_>, mut renewal: Prolonging) {
-        match self.prolong(client, cx, &mut renewal, self.note()) {
-            Some(_) => {
-                self.tell_risk(cx);
-                self.probe(client, cx);
+    fn renewal_note(&self) -> Note {
+        Note::Renewal { lock: self.id, epoch: self.renewed.get() }
+    }
+
+    /// Carries on the renewal that was taken up, and begins it first.
+    pub(super) fn carry_on(client: &mut Client, lock: u64, epoch: u64, cx: &mut Cx<'_>) {
+        let Some(held) = client.held_or_ending(lock).filter(|held| held.renewed.get() == epoch)
+        else {
+            return;
+        };
+        let under_way = held.renewal.take().or_else(|| {
+            let up = client.workers.iter().filter(|worker| !worker.is_down()).count();
+            Prolong::taken_up(&mut held.lock.borrow_mut(), up, cx.now())
+        });
+        if let Some(mut renewal) = under_way {
+            if held.prolong(client, cx, &mut renewal, held.renewal_note()).is_none() {
+                held.renewal.replace(Some(renewal));
+                return;
             }
-            None => *self.doing.borrow_mut() = Doing::Renewing(renewal),
+            held.lock.borrow_mut().renewal_is_over();
         }
+        held.enter(cx);
+        held.tell_risk(cx);
     }
 
     /// Carries a renewal or an extension on until it must wait for an event that wakes `waiter`. Returns the outcome
@@ -291,9 +269,6 @@ impl Held {
                 ProlongStep::QuorumReached => cx.shared.note_quorum(Quorum::Reached, now, now),
                 ProlongStep::AwaitVerdict(until) => {
                     cx.remind(until, waiter);
-                    let warn_at =
-                        self.lock.borrow().warn_at().filter(|at| now < *at && *at < until);
-                    warn_at.into_iter().for_each(|at| cx.remind(at, waiter));
                     return None;
                 }
                 ProlongStep::AwaitAnswers(until) => {
@@ -356,7 +331,7 @@ impl Hold {
             cx.net.tell(|| format!("client {who}: {} is downgraded", held.claim.short()));
             held.claim.downgrade();
             client.downgraded(cx, held);
-            held.sleep_anew(cx);
+            held.enter(cx);
         }
     }
 
@@ -418,7 +393,7 @@ impl Ending {
                     self.machine.handle_handed_over(self.has_left);
                 }
                 GiveBackStep::Leave => self.leave(client, cx),
-                GiveBackStep::LookAtLease => held.sleep_anew(cx),
+                GiveBackStep::LookAtLease => held.enter(cx),
                 GiveBackStep::TellDowngrade => client.downgraded(cx, &held),
                 GiveBackStep::SendReleases(releases) => {
                     self.release = client.give_back(cx, &held.claim, &releases, waiter);
@@ -472,7 +447,6 @@ impl Ending {
                     cx.net.checks.report(cx.net.now, "holders", what);
                 }
             }
-            // The thread that watches the lock ends with it.
             None => _ = client.ending.remove(&held.id),
         }
     }
@@ -494,10 +468,8 @@ impl Ending {
             // A leaving holder determines the time of its notice itself, also in a paused process.
             if self.leaving.is_none() {
                 let now = cx.net.now;
-                // A timer that is late on purpose warns late as well, and a short extension leaves no time for a warning.
-                let is_late = cx.settings.habit.renews_late().is_some();
-                let is_watched =
-                    self.held.terms.get().renewed && !is_late && !self.held.is_extended.get();
+                // A short extension leaves no time for a warning.
+                let is_watched = self.held.terms.get().renewed && !self.held.is_extended.get();
                 let failed = reason == LossReason::Unconfirmed && is_watched;
                 cx.net.checks.loss_told(who, (self.held.id, claim), (ended, failed), now);
                 cx.net.checks.told(who, claim, self.held.lease_terms(), reason, ended, now);

@@ -69,7 +69,7 @@ pub(crate) struct HeldLock<A, E> {
 pub(crate) enum Due {
     /// Nothing any more: the lock has ended.
     Nothing,
-    /// One renewal: see [`Prolong::renewal`](super::Prolong::renewal). Then ask again.
+    /// One renewal: see [`Prolong::taken_up`](super::Prolong::taken_up). Then ask again.
     Renewal,
     /// A renewal at that time. Ask again then, or when the lease has changed.
     RenewalAt(Time),

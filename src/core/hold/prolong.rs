@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::super::base::{Basis, HoldClass, Time};
 use super::super::vote::{Attempt, Ballot, Extension, HEAR_OUT, Renewed, Shared};
-use super::HeldLock;
+use super::{Due, HeldLock};
 
 /// Prolongs the life of a held lock's keys: a round of extension, and repairs of the nodes that lost the key. A
 /// doubtful round is followed by a second one: see [`Extension::is_doubtful`].
@@ -100,6 +100,20 @@ impl<E: Shared<Extension> + Clone> Prolong<E> {
     /// A renewal for the agreed TTL. `up` is the number of nodes that are not known to be down.
     pub(crate) fn renewal(up: usize) -> Self {
         Self::new(Requester::Renewal { up }, None)
+    }
+
+    /// The renewal that the driver's timer has [taken up](HeldLock::take_up), as the driver gets to it; `None`: it is no longer
+    /// due, as after an extension by the holder, and is over.
+    pub(crate) fn taken_up<A: Shared<Attempt>>(
+        held: &mut HeldLock<A, E>,
+        up: usize,
+        now: Time,
+    ) -> Option<Self> {
+        let is_due = held.due(now) == Due::Renewal;
+        if !is_due {
+            held.renewal_is_over();
+        }
+        is_due.then(|| Self::renewal(up))
     }
 
     /// The holder asks for `ttl` from now on.

@@ -136,7 +136,7 @@ impl Caller {
             return;
         }
         held.tell_risk(cx);
-        held.sleep_anew(cx);
+        held.enter(cx);
         Self::hold(client, index, cx, hold, usage);
     }
 

@@ -227,6 +227,21 @@ fn an_extension_that_asks_for_less_cuts_the_validity_before_it_is_sent() {
     assert!(lock.valid_until() < at(3_000), "whatever the nodes answer");
 }
 
+/// The driver gets to a renewal some time after its timer has taken it up. The holder may have extended the lock meanwhile.
+#[test]
+fn a_renewal_that_is_taken_up_is_made_only_while_it_is_due() {
+    let mut lock = held();
+    assert_eq!(lock.take_up(at(4_000)), Due::Renewal);
+    assert_eq!(lock.take_up(at(4_001)), Due::EndAt(lock.valid_until()), "once");
+    assert!(Prolong::taken_up(&mut lock, 3, at(4_001)).is_some());
+    let mut extension = Driver::extension(TTL * 2);
+    extension.go_on(&mut lock, at(4_002));
+    extension.vote(&[(0, Extended), (1, Extended), (2, Extended)]);
+    assert_eq!(extension.go_on(&mut lock, at(4_003)).last(), Some(&SETTLED));
+    assert!(Prolong::taken_up(&mut lock, 3, at(4_004)).is_none());
+    assert!(matches!(lock.take_up(at(4_005)), Due::RenewalAt(_)), "the next one is not taken up");
+}
+
 /// If the holder crashes, its keys block nobody once the longest hold is over.
 #[test]
 fn keys_live_no_longer_than_the_longest_hold_needs() {
