@@ -186,6 +186,34 @@ fn the_marks_of_clients_that_are_gone_are_deleted_by_hand() {
     drop(locks.lock("orders/42").expect("the set is theirs after a quarantine"));
 }
 
+/// A call that fails because the masters are not one set orders nothing: clients with other settings may have used the master
+/// when the conflict ends.
+#[test]
+fn a_master_is_not_admitted_after_a_conflict_by_a_call_that_failed() {
+    let mut servers = Servers::start(3);
+    let locks = build(builder(&servers.urls()).max_ttl(LIMIT));
+    wait_until("all masters are admitted", LIMIT, || locks.admit().is_ok_and(|it| it.is_empty()));
+    servers[0].restart_empty();
+    let mark = |node: usize| servers[node].get(MARK).unwrap_or_default();
+    wait_until("its quarantine has begun", LIMIT, || mark(0).contains("quarantined"));
+    let ours = mark(1);
+    for admit in [Quorlock::admit, Quorlock::admit_if_unused] {
+        servers[1].command(&["SET", MARK, "of somebody else"]);
+        wait_until("the client sees the conflict", LIMIT, || {
+            locks.try_lock("orders/42").is_err_and(|error| error.kind() == ErrorKind::Config)
+        });
+        let error = admit(&locks).expect_err("the masters are not one set");
+        assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+        servers[1].command(&["SET", MARK, &ours]);
+        wait_until("the conflict is over", LIMIT, || locks.try_lock("orders/42").is_ok());
+        // An order that was left would be carried out at once. The other masters are checked once a second.
+        let scripts = || servers[1].script_calls();
+        let before = scripts();
+        wait_until("another master was checked", LIMIT, || scripts() >= before + 3);
+        assert!(mark(0).contains("quarantined"), "{}", mark(0));
+    }
+}
+
 /// If one master of two configurations comes back empty, neither configuration becomes valid.
 #[test]
 fn one_empty_master_does_not_let_two_configurations_live_side_by_side() {

@@ -444,4 +444,9 @@ impl NodeSet {
         self.known.lock().admission.admit(node, id);
         self.mailboxes[node].wake();
     }
+
+    /// Takes that back, unless it is done.
+    pub(crate) fn withdraw_order(&self, node: usize) {
+        self.known.lock().admission.withdraw_order(node);
+    }
 }

@@ -34,10 +34,15 @@ pub(crate) fn admit_if_unused(client: &ClientState) -> Result<Vec<String>, Error
         nodes.clone().all(is_known) || set.conflict().is_some()
     });
     // Before the scan: a node that forgets anything from now on gets another quarantine.
-    let seen: Vec<_> = nodes.clone().map(|node| set.quarantine(node)).collect();
-    let mut waiting = nodes.filter(|node| !set.grants(*node) && seen[*node].is_some());
-    if waiting.next().is_some() && set.conflict().is_none() {
+    let mut seen: Vec<_> = nodes.clone().map(|node| set.quarantine(node)).collect();
+    if let Some(faults) = set.conflict() {
+        return Err(not_one_set(faults));
+    }
+    if nodes.clone().any(|node| !set.grants(node) && seen[node].is_some()) {
         is_unused(client, &seen)?;
+    } else {
+        // Nothing is proven, so nothing may be ordered if a node grants no more from now on.
+        seen.fill(None);
     }
     end(client, |node| seen[node].map(|(id, _)| id))
 }
@@ -104,7 +109,12 @@ fn end(client: &ClientState, order: impl Fn(usize) -> Option<u64>) -> Result<Vec
     // Once each: the order does not cover anything that a node forgets after that.
     let ordered: Vec<_> = (0..count).map(|_| Cell::new(false)).collect();
     let fault = |node| fault(client, node);
+    let conflict = Cell::new(None);
     clock::poll(until(client), || {
+        if let Some(faults) = set.conflict() {
+            conflict.set(Some(faults));
+            return true;
+        }
         for (node, ordered) in ordered.iter().enumerate() {
             if !ordered.get()
                 && !set.grants(node)
@@ -114,12 +124,12 @@ fn end(client: &ClientState, order: impl Fn(usize) -> Option<u64>) -> Result<Vec
                 ordered.set(true);
             }
         }
-        let ready = (0..count).all(|node| set.grants(node) || fault(node).is_some());
-        ready || set.conflict().is_some()
+        (0..count).all(|node| set.grants(node) || fault(node).is_some())
     });
-    if let Some(faults) = set.conflict() {
-        let message = "the nodes cannot be admitted: they are not one set of ours";
-        return Err(Error::config(message).with_faults(faults));
+    if let Some(faults) = conflict.into_inner() {
+        // An order would outlast the conflict.
+        (0..count).for_each(|node| set.withdraw_order(node));
+        return Err(not_one_set(faults));
     }
     let granting = (0..count).filter(|node| set.grants(*node)).count();
     let needed = majority(count);
@@ -137,6 +147,11 @@ fn end(client: &ClientState, order: impl Fn(usize) -> Option<u64>) -> Result<Vec
     };
     faults.extend(set.quarantined());
     Err(Error::new(kind, message).with_faults(faults))
+}
+
+fn not_one_set(faults: Vec<NodeFault>) -> Error {
+    let message = "the nodes cannot be admitted: they are not one set of ours";
+    Error::config(message).with_faults(faults)
 }
 
 fn until(client: &ClientState) -> Time {

@@ -191,6 +191,11 @@ impl Admission {
         self.nodes[node].by_order = Some(id);
     }
 
+    /// Takes back what [`admit`](Self::admit) has said, unless it is done.
+    pub(crate) fn withdraw_order(&mut self, node: usize) {
+        self.nodes[node].by_order = None;
+    }
+
     /// Returns each node's state, whether it grants locks, and whether its mark says where its clock is. One node's answer may
     /// change these for users of the other nodes.
     pub(crate) fn known_to_all(&self) -> Vec<(NodeState, bool, bool)> {
