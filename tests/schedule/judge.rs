@@ -55,6 +55,8 @@ fn meets_another(held: &Told, all: &[Told]) -> bool {
 #[derive(Debug, Default)]
 pub(crate) struct Figures {
     pub(crate) verdicts: Vec<Verdict>,
+    /// The reports of the rounds that should not have come out like this.
+    wrong: Vec<Vec<Told>>,
     /// The number of times that the job was done, in all rounds.
     pub(crate) done: usize,
     pub(crate) killed_hosts: usize,
@@ -62,11 +64,18 @@ pub(crate) struct Figures {
 }
 
 impl Figures {
-    pub(crate) fn new(rounds: &[Vec<Told>], killed_hosts: usize, killed_masters: usize) -> Self {
+    pub(crate) fn new(rounds: Vec<Vec<Told>>, killed_hosts: usize, killed_masters: usize) -> Self {
         let is_inside = |told: &&Told| told.answer == Answer::Inside;
         let done = rounds.iter().flatten().filter(is_inside).count();
         let verdicts = rounds.iter().map(|told| judge(told)).collect();
-        Self { verdicts, done, killed_hosts, killed_masters }
+        let is_wrong = |told: &Vec<Told>| matches!(judge(told), Verdict::Twice | Verdict::Missed);
+        let wrong = rounds.into_iter().filter(is_wrong).collect();
+        Self { verdicts, wrong, done, killed_hosts, killed_masters }
+    }
+
+    /// The figures, and the reports of the rounds that should not have come out like this.
+    pub(crate) fn in_full(&self) -> String {
+        format!("{self}\n{:#?}", self.wrong)
     }
 
     pub(crate) fn count(&self, wanted: Verdict) -> usize {

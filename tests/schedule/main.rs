@@ -55,7 +55,7 @@ fn is_done_once() -> Result<(), Failed> {
     match (wrong, shows_something) {
         (0, true) => Ok(()),
         (0, false) => Err(format!("this run shows nothing: {figures}").into()),
-        _ => Err(figures.to_string().into()),
+        _ => Err(figures.in_full().into()),
     }
 }
 
@@ -65,7 +65,7 @@ fn at_one_instant() -> Result<(), Failed> {
     let settings = Settings { waits: true, ..Settings::RIGHT };
     let figures = run("at one instant", |seed| Plan::at_one_instant(seed, FEW), settings)?;
     let once = figures.count(Verdict::Once) == FEW;
-    once.then_some(()).ok_or_else(|| figures.to_string().into())
+    once.then_some(()).ok_or_else(|| figures.in_full().into())
 }
 
 /// The same plan exposes hosts whose lock is free as soon as the job is done.

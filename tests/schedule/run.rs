@@ -25,7 +25,7 @@ pub(crate) fn run(plan: &Plan, settings: Settings) -> Figures {
     });
     let killed_masters = plan.faults.iter().map(|fault| fault.masters.len()).sum();
     let (told, killed_hosts) = crowd.end();
-    Figures::new(&told, killed_hosts, killed_masters)
+    Figures::new(told, killed_hosts, killed_masters)
 }
 
 fn make(fault: &Fault, servers: &mut Servers, began: Instant) {
