@@ -453,12 +453,12 @@ impl Client {
         }
     }
 
-    /// Reports the present state of the locks to the checkers.
     /// The lock, unless the timer has noticed its end.
     pub(super) fn held_or_ending(&self, lock: u64) -> Option<Rc<Held>> {
         self.held.get(&lock).or_else(|| self.ending.get(&lock)).cloned()
     }
 
+    /// Reports the present state of the locks to the checkers.
     fn report(&self, net: &mut Network) {
         for (id, held) in &self.held {
             let until = self.clock.when(held.lock.borrow().valid_until());

@@ -216,7 +216,6 @@ impl Held {
         if due == Due::Renewal {
             let chance = &mut cx.net.chance;
             let late = if chance.one_in(10) { chance.ms(0..30) } else { Duration::ZERO };
-            let late = cx.settings.habit.renews_late().unwrap_or(late);
             held.renewed.set(cx.net.fresh());
             cx.remind(cx.now().after(late), held.renewal_note());
         }
@@ -232,17 +231,33 @@ impl Held {
         else {
             return;
         };
-        let under_way = held.renewal.take().or_else(|| {
-            let up = client.workers.iter().filter(|worker| !worker.is_down()).count();
-            Prolong::taken_up(&mut held.lock.borrow_mut(), up, cx.now())
-        });
-        if let Some(mut renewal) = under_way {
-            if held.prolong(client, cx, &mut renewal, held.renewal_note()).is_none() {
+        let under_way = held.renewal.take();
+        let is_under_way = under_way.is_some();
+        let up = client.workers.iter().filter(|worker| !worker.is_down()).count();
+        let renewal =
+            under_way.or_else(|| Prolong::taken_up(&mut held.lock.borrow_mut(), up, cx.now()));
+        if let Some(mut renewal) = renewal {
+            // The lock may change between the decision and the request.
+            let chance = &mut cx.net.chance;
+            let late = chance.one_in(10).then(|| chance.ms(0..30));
+            let late = cx.settings.habit.renews_late().or(late).filter(|_| !is_under_way);
+            let goes_on = match late {
+                Some(late) => {
+                    cx.remind(cx.now().after(late), held.renewal_note());
+                    true
+                }
+                None => {
+                    let note = held.renewal_note();
+                    held.prolong(client, cx, &mut renewal, note).is_none()
+                }
+            };
+            if goes_on {
                 held.renewal.replace(Some(renewal));
                 return;
             }
             held.lock.borrow_mut().renewal_is_over();
         }
+        held.renewed.set(cx.net.fresh());
         held.enter(cx);
         held.tell_risk(cx);
     }
