@@ -20,7 +20,11 @@ pub(super) fn finding(refusals: &[Refusal]) -> Finding {
         Some(_) => format!("{} lack", lacks.len()),
     };
     let is_problem = [Serves::Locks, Serves::Fencing].iter().any(|it| by_purpose.contains_key(it));
-    let severity = if is_problem { Severity::Problem } else { Severity::Warning };
+    let severity = match is_problem {
+        true => Severity::Problem,
+        false if by_purpose.keys().all(|it| *it == Serves::Naming) => Severity::Note,
+        false => Severity::Warning,
+    };
     let consequences = by_purpose.into_iter().map(|(serves, lacks)| {
         let lacks: Vec<_> = lacks.into_iter().collect();
         format!("{} (missing: {})", consequence(serves), lacks.join(", "))

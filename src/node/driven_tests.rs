@@ -27,7 +27,7 @@ const ANSWER: &[u8] = b":1\r\n";
 const CLOCK: &[u8] = b"*2\r\n$10\r\n1700000000\r\n$1\r\n0\r\n";
 
 /// The end of the handshake.
-const LAST_OF_HANDSHAKE: &str = "CLIENT\r\n$2\r\nID\r\n";
+const LAST_OF_HANDSHAKE: &str = "$7\r\nSETNAME\r\n";
 
 /// The key of each request.
 const KEY: &str = "the key";
