@@ -67,14 +67,15 @@ pub(crate) fn top(options: &Top) -> Result<End, Failure> {
     }
 }
 
-/// Passes the signals on. One that ends the program does so also while a page cannot be written, since the terminal is halted
-/// (Ctrl-S) or the pipe is full.
+/// Passes the signals on. One that ends the program does so also while a page cannot be written: a terminal that is halted (Ctrl-S)
+/// goes on, and a pipe that stays full is left.
 fn end_by(signals: Receiver<Signal>) -> io::Result<Receiver<Signal>> {
     let (sender, passed_on) = bounded(SIGNALS);
     let ends = move || {
         for signal in signals {
             let _ = sender.try_send(signal);
             if !matches!(signal, Signal::SIGWINCH | Signal::SIGTSTP) {
+                screen::go_on();
                 clock::pause(ENDS_WITHIN);
                 screen::restore();
                 std::process::exit(End::Signal(signal).code().into());

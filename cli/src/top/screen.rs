@@ -5,7 +5,8 @@ use std::sync::{Mutex, PoisonError};
 
 use nix::unistd::{getpgrp, tcgetpgrp};
 use rustix::termios::{
-    LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcgetwinsize, tcsetattr,
+    Action, LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcflow, tcgetattr,
+    tcgetwinsize, tcsetattr,
 };
 
 use super::view::Size;
@@ -49,9 +50,9 @@ impl Screen {
             return Ok(());
         }
         if !self.is_shown {
+            self.is_shown = true;
             set();
             write(ENTER)?;
-            self.is_shown = true;
         }
         // The row is cleared first: in its last column, the code would clear a letter.
         let rows = lines.join(&format!("\r\n{CLEAR_ROW}"));
@@ -94,9 +95,16 @@ pub(super) fn restore() {
     }
 }
 
-/// Returns true if this job is in the foreground of its terminal.
+/// Has a halted terminal go on.
+pub(super) fn go_on() {
+    if has_terminal() {
+        let _ = tcflow(stdout(), Action::OOn);
+    }
+}
+
+/// Returns true if this job is in the foreground of its terminal, or the terminal knows no jobs.
 fn has_terminal() -> bool {
-    tcgetpgrp(stdout()).is_ok_and(|foreground| foreground == getpgrp())
+    tcgetpgrp(stdout()).map_or(true, |foreground| foreground == getpgrp())
 }
 
 fn write(text: &str) -> io::Result<()> {
