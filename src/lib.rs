@@ -64,6 +64,7 @@
 //! - [`operations`]: running the masters, access lists, events and figures, changing a set
 //! - [`defaults`]: each setting with its limits, and the reason for its default
 //! - [`errors`]: each error, and each exit code of the program, with the remedy
+//! - [`servers`]: which servers and managed offers can be used
 //! - [`migrating`]: coming from Redisson, redsync, ShedLock, rslock, redlock, flock or Consul
 //! - [`embedded`]: nodes in the process, for unit tests
 //!
@@ -152,6 +153,12 @@ pub mod guarantees {
 }
 pub mod operations {
     #![doc = include_str!("../OPERATIONS.md")]
+}
+pub mod servers {
+    // Of two targets of a link the first counts.
+    //! [guarantees and limits]: crate::guarantees
+    //!
+    #![doc = include_str!("../docs/servers.md")]
 }
 pub mod redlock {
     #![doc = include_str!("../docs/redlock.md")]
