@@ -43,10 +43,16 @@ fn without_heeding_what_nodes_tell_a_release_is_slept_through() {
     TOLD.mostly_breaks(&[Mechanism::HeedsReleases], &["waits"]);
 }
 
-/// The lock is given back after the client was refused, and before any node has confirmed its subscription.
+/// The lock is given back after the client was refused, and before any node has confirmed its subscription. The client is far away,
+/// so the time between the two is long enough to be hit in each run.
 const SUBSCRIBING: Scenario = Scenario {
-    runs: 40,
-    plan: |seed| given_back(seed, WANTED + Chance::new(seed).ms(40..60)),
+    runs: 20,
+    plan: |seed| {
+        let mut plan = given_back(seed, WANTED + Chance::new(seed).ms(100..120));
+        let far = |node| Fault::Slow { client: 1, node, by: ms(20) };
+        plan.faults.extend((0..3).map(|node| fault(Duration::ZERO, seconds(9), far(node))));
+        plan
+    },
     happened: soon_served,
 };
 
