@@ -95,7 +95,7 @@ fn a_page_fits_into_a_small_terminal() {
     for (columns, rows) in [(40, 12), (80, 24)] {
         let line =
             format!("sh -c 'stty cols {columns} rows {rows}; exec quorlock top --every 100ms'");
-        // What the terminal before has shown.
+        // The file has the output of the terminal before.
         let _ = fs::remove_file(world.folder.path("shown"));
         let Some((running, mut typed)) = on_terminal(&world, &line) else { return };
         let shown = || read(&world.folder.path("shown"));
