@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use quorlock::{HeldLocks, Incomplete, NameReport};
+use quorlock::{Error, HeldLocks, Incomplete, NameReport, Quorlock};
 
 use crate::exit::Failure;
 use crate::json;
-use crate::options::List;
+use crate::options::{List, Scan};
 use crate::set::bytes;
 use crate::tell::{print, quoted, tell};
 
@@ -18,14 +18,13 @@ const OWNERS: usize = 3;
 
 /// Prints the locks that are held. The exit code is 0 even if there are none.
 pub(crate) fn list(options: &List) -> Result<u8, Failure> {
-    let pattern = options.pattern.as_deref().map(bytes).unwrap_or_default();
-    let held = options.set.client()?.held_locks(pattern, options.most, options.within)?;
+    let held = held_locks(&options.set.client()?, &options.scan)?;
     if options.json {
         print(format_args!("{:#}", json::held_locks(&held)))?;
     } else if !held.names.is_empty() {
         print(table(&held))?;
     }
-    match (held.names.is_empty(), reasons(&held, options.most, options.within)) {
+    match (held.names.is_empty(), reasons(&held, &options.scan)) {
         (true, reasons) if reasons.is_empty() => tell("no lock is held"),
         (false, reasons) if reasons.is_empty() => {}
         (true, reasons) => tell(format_args!("no lock was found, but one may be held: {reasons}")),
@@ -35,15 +34,20 @@ pub(crate) fn list(options: &List) -> Result<u8, Failure> {
     Ok(0)
 }
 
+pub(crate) fn held_locks(client: &Quorlock, scan: &Scan) -> Result<HeldLocks, Error> {
+    let pattern = scan.pattern.as_deref().map(bytes).unwrap_or_default();
+    client.held_locks(pattern, scan.most, scan.within)
+}
+
 /// The reasons why the list may lack locks; empty if it has all of them.
-pub(crate) fn reasons(held: &HeldLocks, most: usize, within: Duration) -> String {
+pub(crate) fn reasons(held: &HeldLocks, scan: &Scan) -> String {
     let told = |reason: &Incomplete| match reason {
         Incomplete::MoreNames => {
-            format!("there are more than {most} locks; raise --most to see them")
+            format!("there are more than {} locks; raise --most to see them", scan.most)
         }
         Incomplete::TimeOver => format!(
             "the scan was ended after {}; raise --within to scan longer",
-            humantime::format_duration(within)
+            humantime::format_duration(scan.within)
         ),
         // The fault of each master is reported as well.
         _ => "too few masters that remember all locks have answered".to_owned(),

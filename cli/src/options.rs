@@ -393,12 +393,9 @@ pub(crate) struct Status {
     pub(crate) set: Set,
 }
 
-#[derive(Args, Debug)]
-pub(crate) struct List {
-    /// Prints JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-
+/// The locks that are looked for.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Scan {
     /// Looks at no more than N locks
     #[arg(long, value_name = "N", default_value_t = 1_000)]
     pub(crate) most: usize,
@@ -410,6 +407,16 @@ pub(crate) struct List {
     /// Lists locks with matching names; * ? [a-z] and \ as in Redis [default: all]
     #[arg(value_name = "PATTERN")]
     pub(crate) pattern: Option<OsString>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct List {
+    /// Prints JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    #[command(flatten)]
+    pub(crate) scan: Scan,
 
     #[command(flatten)]
     pub(crate) set: Set,
@@ -425,17 +432,8 @@ pub(crate) struct Top {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) times: Option<u64>,
 
-    /// Looks at no more than N locks
-    #[arg(long, value_name = "N", default_value_t = 1_000)]
-    pub(crate) most: usize,
-
-    /// Scans the masters' keys for at most TIME
-    #[arg(long, value_name = "TIME", value_parser = time, default_value = "10s")]
-    pub(crate) within: Duration,
-
-    /// Shows locks with matching names; * ? [a-z] and \ as in Redis [default: all]
-    #[arg(value_name = "PATTERN")]
-    pub(crate) pattern: Option<OsString>,
+    #[command(flatten)]
+    pub(crate) scan: Scan,
 
     #[command(flatten)]
     pub(crate) set: Set,

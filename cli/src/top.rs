@@ -14,8 +14,7 @@ use quorlock::{ErrorKind, HeldLocks, Quorlock, Stats};
 use crate::clock::{self, Time};
 use crate::exit::{End, Failure};
 use crate::options::Top;
-use crate::set::bytes;
-use crate::signals;
+use crate::{list, signals};
 use keys::Key;
 use screen::Screen;
 use view::Size;
@@ -91,11 +90,10 @@ fn end_by(signals: Receiver<Signal>) -> io::Result<Receiver<Signal>> {
 fn ask(client: Quorlock, options: &Top) -> io::Result<(Sender<()>, Receiver<Snapshot>)> {
     let (sender, snapshots) = bounded(1);
     let (stop, stopped) = bounded(1);
-    let pattern = options.pattern.as_deref().map(bytes).unwrap_or_default().to_vec();
-    let (most, within, every) = (options.most, options.within, options.every);
+    let (scan, every) = (options.scan.clone(), options.every);
     let asks = move || {
         loop {
-            let held = client.held_locks(&pattern, most, within);
+            let held = list::held_locks(&client, &scan);
             let snapshot = Snapshot { held, stats: client.stats(), at: Time::now() };
             if sender.send(snapshot).is_err() {
                 return;

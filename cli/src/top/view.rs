@@ -44,7 +44,7 @@ pub(super) fn page(
     match held {
         Err(error) => lines.extend(wrapped(&error.to_string(), columns)),
         Ok(held) => {
-            let reasons = reasons(held, options.most, options.within);
+            let reasons = reasons(held, &options.scan);
             if !reasons.is_empty() {
                 let reasons = format!("the list may not be complete: {reasons}");
                 lines.extend(wrapped(&reasons, columns));
