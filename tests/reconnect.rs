@@ -70,10 +70,14 @@ fn a_release_reaches_a_node_that_comes_back_with_its_data() {
             guard.unlock().expect("two of three");
         }
         wait_until("the release is kept", LIMIT, || locks.node_stats()[0].kept_releases == 1);
+        let unanswered = |node: usize| locks.node_stats()[node].unanswered_releases;
+        wait_until("the others answer", LIMIT, || unanswered(1) + unanswered(2) == 0);
+        assert_eq!(unanswered(0), 1);
         servers[0].restart_with_data();
         // The TTL is a minute; this waits for a few seconds only.
         servers.wait_no_keys();
         assert_eq!(locks.node_stats()[0].kept_releases, 0);
+        wait_until("the answer is read", LIMIT, || unanswered(0) == 0);
     }
 }
 

@@ -285,7 +285,11 @@ impl Node {
 
     /// Returns true if the node has answered all releases.
     pub(crate) fn is_told(&self) -> bool {
-        self.shared.untold.load(Ordering::SeqCst) == 0
+        self.unanswered_releases() == 0
+    }
+
+    fn unanswered_releases(&self) -> usize {
+        self.shared.untold.load(Ordering::SeqCst)
     }
 
     /// Has answers that callers leave read at once from now on: the client ends, and waits for them.
@@ -305,7 +309,7 @@ impl Node {
     /// Number of kept releases. While a node is down, its worker may be connecting and not have taken them out of the mailbox.
     fn kept_releases(&self) -> usize {
         match self.shared.status.fault() {
-            Some(_) => self.shared.untold.load(Ordering::SeqCst),
+            Some(_) => self.unanswered_releases(),
             None => self.shared.kept.load(Ordering::Relaxed),
         }
     }
@@ -326,6 +330,7 @@ impl Node {
             writes: self.shared.writes.load(Ordering::Relaxed),
             scripts: self.shared.scripts.load(Ordering::Relaxed),
             kept_releases: self.kept_releases(),
+            unanswered_releases: self.unanswered_releases(),
             listened_to: 0,
         }
     }

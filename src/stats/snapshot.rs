@@ -275,6 +275,9 @@ pub struct NodeStats {
     pub scripts: u64,
     /// Number of releases that wait for the node to come back, or that it has refused and gets again.
     pub kept_releases: usize,
+    /// Number of releases that the node has not answered: those on their way, and the kept ones. While there are any, a key of
+    /// this client may be in the way of other clients. A release counts before the call that has caused it returns.
+    pub unanswered_releases: usize,
     /// Number of locks whose releases the node announces to this client, because a caller waits for them or did a moment ago.
     /// If there are none, there is no connection for these messages either.
     pub listened_to: usize,
@@ -295,6 +298,7 @@ impl NodeStats {
             writes: 0,
             scripts: 0,
             kept_releases: 0,
+            unanswered_releases: 0,
             listened_to: 0,
         }
     }

@@ -20,9 +20,6 @@ pub(crate) enum Verdict {
     Missed,
 }
 
-/// Time for which keys of a failed attempt may stay after its answer, until its releases have reached the masters.
-const TAIL: Duration = Duration::from_millis(50);
-
 /// Judges the reports of one round.
 pub(crate) fn judge(told: &[Told]) -> Verdict {
     let with = |answer| told.iter().filter(move |told| told.answer == answer);
@@ -44,9 +41,9 @@ pub(crate) fn judge(told: &[Told]) -> Verdict {
     }
 }
 
-/// Returns true if another host of the round asked at the same time. Its key on a master may have caused the refusal.
+/// Returns true if an attempt of another host of the round had not settled. Its key on a master may have caused the refusal.
 fn meets_another(held: &Told, all: &[Told]) -> bool {
-    let meets = |other: &&Told| other.asked <= held.answered && held.asked <= other.answered + TAIL;
+    let meets = |other: &&Told| other.asked <= held.answered && held.asked <= other.settled();
     // The report meets itself.
     all.iter().filter(meets).count() > 1
 }
@@ -106,8 +103,10 @@ impl fmt::Display for Figures {
 pub(crate) fn judges_rounds() {
     let told = |answer, asked_ms| {
         let asked = Duration::from_millis(asked_ms);
-        Told { asked, answered: asked + Duration::from_millis(5), answer }
+        let answered = asked + Duration::from_millis(5);
+        Told { asked, answered, answer, settled: Some(answered + Duration::from_millis(20)) }
     };
+    let late = |settled, told: Told| Told { settled, ..told };
     let inside = |asked_ms| told(Answer::Inside, asked_ms);
     let held = |asked_ms| told(Answer::Held, asked_ms);
     let no_majority = |asked_ms| told(Answer::NoMajority, asked_ms);
@@ -120,7 +119,15 @@ pub(crate) fn judges_rounds() {
         (vec![inside(0), inside(kept)], Verdict::AgainLater),
         (vec![no_majority(0), no_majority(100)], Verdict::NoMajority),
         (vec![no_majority(0), held(4), no_majority(100)], Verdict::NoMajority),
+        (vec![no_majority(0), held(24), no_majority(100)], Verdict::NoMajority),
+        (vec![no_majority(0), held(26), no_majority(100)], Verdict::Missed),
         (vec![no_majority(0), held(100), no_majority(200)], Verdict::Missed),
+        (
+            vec![late(Some(Duration::from_millis(110)), no_majority(0)), held(100)],
+            Verdict::NoMajority,
+        ),
+        (vec![late(None, no_majority(0)), held(kept)], Verdict::NoMajority),
+        (vec![late(None, no_majority(0)), held(kept + 100)], Verdict::Missed),
         (vec![held(0), held(1)], Verdict::Missed),
         (vec![], Verdict::Missed),
     ];

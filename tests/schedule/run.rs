@@ -1,11 +1,12 @@
 //! Carries out a plan on real masters and host processes, and collects the hosts' reports.
 
+use std::collections::BTreeMap;
 use std::thread;
 use std::time::Instant;
 
 use quorlock::Quorlock;
 
-use crate::host::{Answer, Host, Told};
+use crate::host::{Answer, Host, Line, Told};
 use crate::judge::Figures;
 use crate::plan::{Fault, HOSTS, MASTERS, Plan};
 use crate::settings::Settings;
@@ -51,7 +52,8 @@ struct Crowd<'a> {
     settings: Settings,
     urls: Vec<String>,
     hosts: Vec<Host>,
-    told: Vec<Vec<Told>>,
+    /// By round and host.
+    told: Vec<BTreeMap<usize, Told>>,
     killed: usize,
 }
 
@@ -59,7 +61,7 @@ impl<'a> Crowd<'a> {
     fn start(plan: &'a Plan, settings: Settings, urls: Vec<String>) -> Self {
         let hosts: Vec<_> = (0..HOSTS).map(|_| Host::start(settings, &urls)).collect();
         hosts.iter().for_each(Host::wait_ready);
-        let told = vec![Vec::new(); plan.rounds.len()];
+        let told = vec![BTreeMap::new(); plan.rounds.len()];
         Self { plan, settings, urls, hosts, told, killed: 0 }
     }
 
@@ -77,18 +79,25 @@ impl<'a> Crowd<'a> {
     fn hear(&mut self) {
         for i in 0..self.hosts.len() {
             let told = self.hosts[i].told();
-            if self.note(told) {
+            if self.note(i, told) {
                 self.hosts[i] = Host::start(self.settings, &self.urls);
             }
         }
     }
 
-    /// Notes the reports of a host. Returns true if that host was killed in one of them.
-    fn note(&mut self, told: Vec<(usize, Told)>) -> bool {
+    /// Notes the lines of a host. Returns true if that host was killed in one of them.
+    fn note(&mut self, host: usize, lines: Vec<(usize, Line)>) -> bool {
         let mut was_killed = false;
-        for (round, told) in told {
-            was_killed |= self.plan.rounds[round] && told.answer == Answer::Inside;
-            self.told[round].push(told);
+        for (round, line) in lines {
+            match line {
+                Line::Told(told) => {
+                    was_killed |= self.plan.rounds[round] && told.answer == Answer::Inside;
+                    self.told[round].insert(host, told);
+                }
+                Line::Settled(at) => {
+                    self.told[round].get_mut(&host).expect("it has reported").settled = Some(at);
+                }
+            }
         }
         self.killed += usize::from(was_killed);
         was_killed
@@ -96,12 +105,13 @@ impl<'a> Crowd<'a> {
 
     /// The reports by round, and the number of killed hosts.
     fn end(mut self) -> (Vec<Vec<Told>>, usize) {
-        for mut host in std::mem::take(&mut self.hosts) {
+        for (i, mut host) in std::mem::take(&mut self.hosts).into_iter().enumerate() {
             let told = host.hear_out();
-            if !self.note(told) {
+            if !self.note(i, told) {
                 host.finish();
             }
         }
-        (self.told, self.killed)
+        let told = self.told.into_iter().map(|told| told.into_values().collect()).collect();
+        (told, self.killed)
     }
 }
