@@ -1,6 +1,7 @@
 //! Tests of the harness itself: each check of the judge must find the faults in wrong histories,
 //! plans keep to their rules, and links obey their conditions.
 
+pub(crate) mod count;
 pub(crate) mod judge;
 pub(crate) mod links;
 pub(crate) mod permits;
@@ -21,6 +22,7 @@ pub(crate) type Check = (&'static str, fn());
 pub(crate) fn all() -> Vec<Check> {
     [
         judge::CHECKS,
+        count::CHECKS,
         stores::CHECKS,
         readers::CHECKS,
         permits::CHECKS,

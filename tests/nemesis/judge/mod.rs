@@ -11,6 +11,7 @@
 
 pub(crate) mod absence;
 pub(crate) mod calls;
+pub(crate) mod count;
 pub(crate) mod exclusion;
 pub(crate) mod faults;
 pub(crate) mod foremost;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use crate::witness::{Event, History, Phase, Stamp};
 
 use super::calls::{self, Call, CallResult};
+use super::count::{self, Both, Count};
 use super::exclusion::exclusion;
 use super::faults::{self, Fault};
 use super::holds::{self, Ending, Hold};
@@ -52,6 +53,7 @@ pub(crate) struct Verdict {
     pub(crate) lasted: Stamp,
     contenders: usize,
     waits: BTreeMap<String, OfKind>,
+    count: Count,
     without: BTreeMap<String, usize>,
     kinds: BTreeMap<String, usize>,
     /// The number of calls, by name.
@@ -87,6 +89,9 @@ impl Verdict {
         let waits = waits.unwrap_or_default();
         violations.extend(waits::too_long(&waits));
 
+        let mut count = count::count(history, &calls);
+        violations.append(&mut count.violations);
+
         let mut without = BTreeMap::new();
         for call in &calls {
             if let CallResult::Without(why) = &call.result {
@@ -117,6 +122,7 @@ impl Verdict {
             reads,
             violations,
             waits: waits::by_kind(&calls, &waits),
+            count,
             without,
             kinds,
             called,
@@ -221,6 +227,8 @@ impl fmt::Display for Verdict {
         writeln!(f)?;
         self.write_faults(f)?;
         writeln!(f)?;
+        self.write_count(f)?;
+        writeln!(f)?;
         for violation in self.violations.iter().take(SHOWN) {
             writeln!(f, "VIOLATION: {violation}")?;
         }
@@ -256,6 +264,27 @@ impl Verdict {
             }
         }
         writeln!(f, "(waits that ended without a lock have bounds, and are no grants)")
+    }
+
+    fn write_count(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Count { processes, calls, waited, losses, .. } = &self.count;
+        let mut rows: BTreeMap<String, Both<String>> = BTreeMap::new();
+        let mut endings: BTreeMap<&str, Both<u64>> = BTreeMap::new();
+        for ((_, ending), both) in calls {
+            endings.entry(ending).or_default().add(*both);
+        }
+        let shown = |both: Both<u64>| both.map(|n| n.to_string());
+        rows.extend(
+            endings.iter().map(|(ending, both)| (format!("calls: {ending}"), shown(*both))),
+        );
+        rows.insert("losses".to_owned(), shown(*losses));
+        let seconds = waited.map(|it| format!("{:.3} s", it.as_secs_f64()));
+        rows.insert("waits of the acquired".to_owned(), seconds);
+        writeln!(f, "{:<24} | {:>12} | {:>12}", "figure", "witness", "clients")?;
+        for (what, Both { seen, counted }) in rows {
+            writeln!(f, "{what:<24} | {seen:>12} | {counted:>12}")?;
+        }
+        writeln!(f, "(of the {processes} processes that were not killed)")
     }
 
     fn write_faults(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

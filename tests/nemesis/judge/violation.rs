@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::witness::{Stamp, Store};
 
 use super::calls::CallResult;
+use super::count::Both;
 use super::holds::Hold;
 use super::waits::Wait;
 
@@ -32,6 +33,8 @@ pub(crate) enum Violation {
     },
     /// A contender got no lock within the limit after the last fault was healed.
     NotRecovered { who: String, healed: Stamp, limit: Duration },
+    /// The clients of a process have counted more or fewer than the witness saw.
+    Miscounted { process: String, what: String, both: Both<u64> },
     /// A call has waited for longer than the rules allow.
     WaitedTooLong(Box<Wait>),
 }
@@ -102,6 +105,12 @@ impl fmt::Display for Violation {
                 "{who} got no lock within {limit:?} after the last fault was healed, at {:.4} s",
                 healed.as_secs_f64()
             ),
+            Self::Miscounted { process, what, both: Both { seen, counted } } => {
+                write!(
+                    f,
+                    "the clients of {process} counted {counted} {what}; the witness saw {seen}"
+                )
+            }
             Self::WaitedTooLong(wait) => wait.fmt(f),
         }
     }

@@ -1,5 +1,6 @@
 //! The events, the answers of the witness, and the lines of the history: JSON, one value a line.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -51,6 +52,9 @@ pub(crate) enum Event {
     Slow { master: usize, took: Duration },
     /// A new phase begins.
     Enter { phase: Phase },
+    /// All contenders of the worker have ended. Its clients have counted these calls, by the label of the kind and by the way in
+    /// which they ended, and these losses. The calls that got a lock took `waited` together.
+    Counted { calls: BTreeMap<String, BTreeMap<String, u64>>, waited: Duration, losses: u64 },
     /// The connection has ended. The witness notes this itself.
     Gone,
 }
@@ -152,6 +156,11 @@ impl Record {
     pub(crate) fn worker(&self) -> &str {
         worker_of(&self.who)
     }
+}
+
+/// The process of the contender of that name: its worker, and one start of it.
+pub(crate) fn process_of(who: &str) -> &str {
+    who.rsplit_once('/').map_or(who, |(process, _)| process)
 }
 
 /// The worker of the contender of that name.

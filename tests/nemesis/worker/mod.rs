@@ -11,6 +11,7 @@
 
 pub(crate) mod clients;
 pub(crate) mod contender;
+pub(crate) mod count;
 pub(crate) mod settings;
 pub(crate) mod wish;
 pub(crate) mod work;
@@ -23,6 +24,8 @@ pub(crate) use settings::Settings;
 
 use contender::Contender;
 
+use crate::witness::Client;
+
 /// The reason why a worker ends early.
 pub(crate) type Failure = Box<dyn Error + Send + Sync>;
 
@@ -32,9 +35,10 @@ pub(crate) fn run(settings: &Settings) -> Result<(), Failure> {
     let clients = clients::build(settings)?;
     // Different from all earlier starts of this worker.
     let start: u32 = rand::random();
+    let process = format!("{}/{start:08x}", settings.worker);
     let (ended, endings) = mpsc::channel();
     for thread in 0..settings.threads {
-        let who = format!("{}/{start:08x}/{thread}", settings.worker);
+        let who = format!("{process}/{thread}");
         let contender = Contender::connect(settings, thread, &who, &clients)?;
         let ended = ended.clone();
         thread::Builder::new().name(who).spawn(move || {
@@ -44,6 +48,8 @@ pub(crate) fn run(settings: &Settings) -> Result<(), Failure> {
     }
     drop(ended);
     endings.iter().take(settings.threads).collect::<Result<Vec<()>, Failure>>()?;
+    let mut witness = Client::connect(&settings.witness, &format!("{process}/count"))?;
+    witness.tell(&count::counted(&clients))?;
     Ok(())
 }
 
