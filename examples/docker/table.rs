@@ -7,7 +7,7 @@ use crate::judge::{Verdict, Violation};
 /// A table with a line for each promise that the judge checks.
 pub(crate) struct Table<'a>(pub(crate) &'a Verdict);
 
-const PROMISES: [&str; 7] = [
+const PROMISES: [&str; 8] = [
     "two holders of a lock at once",
     "more permits of a semaphore taken than there are",
     "a token that is not larger than an earlier one",
@@ -15,6 +15,7 @@ const PROMISES: [&str; 7] = [
     "a stale write taken by a store that compares tokens",
     "a store that changed under a shared lock",
     "a contender that got no lock after the last fault",
+    "a figure of a client that the witness did not see",
 ];
 
 /// The index of the broken promise. A run in containers has no rule for the wait of a call.
@@ -27,6 +28,7 @@ fn promise(violation: &Violation) -> Option<usize> {
         Violation::StaleWriteAccepted { .. } => 4,
         Violation::ChangedUnderSharedHold { .. } => 5,
         Violation::NotRecovered { .. } => 6,
+        Violation::Miscounted { .. } => 7,
         Violation::WaitedTooLong(_) => return None,
     })
 }
