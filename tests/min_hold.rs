@@ -222,7 +222,10 @@ fn a_call_counts_for_the_window_of_the_client_that_made_it() {
     long.try_acquire_for(LIMIT / 2).expect("one is allowed once the short window is over");
     assert!(begun.elapsed() >= SHORT - Duration::from_millis(5), "{:?}", begun.elapsed());
     // The long window does not.
-    let error = short.try_acquire().expect_err("no third one");
-    let ErrorKind::Held { remaining_ttl: Some(left) } = error.kind() else { panic!("{error}") };
-    assert!(left > SHORT, "{left:?}");
+    wait_until("the end of the short window on all nodes", LIMIT, || {
+        let error = short.try_acquire().expect_err("no third one");
+        let ErrorKind::Held { remaining_ttl } = error.kind() else { panic!("{error}") };
+        // A node may keep the first call for some milliseconds more, as exactly as clocks are known.
+        remaining_ttl.is_some_and(|left| left > SHORT)
+    });
 }
