@@ -9,7 +9,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use crate::clock;
 use crate::core::base::{Time, rounded};
 use crate::core::link::Via;
-use crate::core::vote::{Ballot, Failure, Shared};
+use crate::core::vote::{Ballot, Failure, Round, Shared};
 use crate::error::NodeFault;
 use crate::kinds::contract::reply::Unexpected;
 use crate::node::{Answer, Ask, Carried, Driven, Node, Sink, Undelivered, Value};
@@ -30,24 +30,17 @@ pub(crate) enum Delivery {
 
 /// One ballot, shared by the caller and the workers that deliver the votes. It outlives the caller's wait, for late answers.
 pub(crate) struct FanOut<B: Ballot> {
-    state: Mutex<RoundState<B>>,
+    state: Mutex<State<B>>,
     read: fn(&Value) -> Result<B::Vote, Unexpected>,
     names: Arc<[Arc<str>]>,
     started: Time,
-    /// Notified once, when the verdict is there: one wake-up of the caller, not one per vote. After the verdict it is
-    /// notified at each answer, if the caller waits for further ones.
+    /// Notified when the [`Round`] says that the caller must be woken.
     heard: Condvar,
 }
 
-struct RoundState<B> {
-    ballot: B,
+struct State<B> {
+    round: Round<B>,
     heard: Vec<HeardOf>,
-    /// True if the verdict is there.
-    told: bool,
-    /// True if the caller waits for further answers.
-    hears_out: bool,
-    /// True if an answer has come since the caller's last check.
-    is_news: bool,
 }
 
 /// The answer of a node so far.
@@ -163,9 +156,8 @@ impl<B: Ballot + 'static> FanOut<B> {
         names: &Arc<[Arc<str>]>,
     ) -> Arc<Self> {
         let heard = vec![HeardOf::NotAsked; names.len()];
-        let state = RoundState { ballot, heard, told: false, hears_out: false, is_news: false };
         Arc::new(Self {
-            state: Mutex::new(state),
+            state: Mutex::new(State { round: Round::new(ballot), heard }),
             read,
             names: names.clone(),
             started: clock::now(),
@@ -239,7 +231,7 @@ impl<B: Ballot + 'static> FanOut<B> {
         until: Time,
         interrupts: Interrupts<'_>,
     ) -> Woken {
-        self.wait_until(driven, until, interrupts, |state| state.told)
+        self.wait_until(driven, until, interrupts, |round| round.is_told())
     }
 
     /// Waits until a further answer has come since the last check, at most until `until`.
@@ -249,10 +241,7 @@ impl<B: Ballot + 'static> FanOut<B> {
         until: Time,
         interrupts: Interrupts<'_>,
     ) -> Woken {
-        self.wait_until(driven, until, interrupts, |state| {
-            state.hears_out = true;
-            std::mem::take(&mut state.is_news)
-        })
+        self.wait_until(driven, until, interrupts, Round::hear_out)
     }
 
     /// Waits until the condition is true, on connections that the caller drives itself as far as possible.
@@ -261,25 +250,22 @@ impl<B: Ballot + 'static> FanOut<B> {
         driven: &mut Option<Driven<'_>>,
         until: Time,
         interrupts: Interrupts<'_>,
-        mut ready: impl FnMut(&mut RoundState<B>) -> bool,
+        mut ready: impl FnMut(&mut Round<B>) -> bool,
     ) -> Woken {
         if let Some(links) = driven {
-            let is_ready = || ready(&mut self.state.lock());
+            let is_ready = || ready(&mut self.state.lock().round);
             if let Some(woken) = interrupts.drive_until(links, until, is_ready) {
                 return woken;
             }
             links.hand_over();
         }
+        let ready = |state: &mut State<B>| ready(&mut state.round);
         interrupts.wait_until(&self.heard, &mut self.state.lock(), until, ready)
     }
 
     /// Reopens a decided ballot, if it wants that. The next verdict wakes the caller again.
     pub(crate) fn reopen(&self, reopened: impl FnOnce(&mut B) -> bool) -> bool {
-        let mut state = self.state.lock();
-        let goes_on = reopened(&mut state.ballot);
-        state.told &= !goes_on;
-        state.hears_out &= !goes_on;
-        goes_on
+        self.state.lock().round.reopen(reopened)
     }
 
     /// Waits for the verdict, at most until `until`, and is not interrupted.
@@ -329,43 +315,35 @@ impl<B: Ballot + 'static> FanOut<B> {
 
 impl<B: Ballot> Shared<B> for Arc<FanOut<B>> {
     fn with<R>(&self, f: impl FnOnce(&mut B) -> R) -> R {
-        f(&mut self.state.lock().ballot)
+        f(self.state.lock().round.ballot())
     }
 }
 
 impl<B: Ballot + 'static> Sink for FanOut<B> {
     fn sending(&self, node: usize, via: Via) -> bool {
         let now = clock::now();
-        self.state.lock().ballot.sending(node, via, now)
+        self.state.lock().round.ballot().sending(node, via, now)
     }
 
     fn unsent(&self, node: usize) {
-        self.state.lock().ballot.unsent(node);
+        self.state.lock().round.ballot().unsent(node);
     }
 
     fn clock_moved(&self, node: usize, seen_at: Time) {
-        self.state.lock().ballot.clock_moved(node, seen_at);
+        self.state.lock().round.ballot().clock_moved(node, seen_at);
     }
 
     fn answer(&self, node: usize, answer: Answer) {
         let vote = answer.and_then(|value| {
             (self.read)(&value).map_err(|Unexpected| self.unexpected(node, &value))
         });
+        let (vote, heard) = match vote {
+            Ok(vote) => (Ok(vote), HeardOf::Vote),
+            Err(undelivered) => (Err(undelivered.failure), HeardOf::Fault(undelivered.fault)),
+        };
         let mut state = self.state.lock();
-        match vote {
-            Ok(vote) => {
-                state.ballot.vote(node, vote);
-                state.heard[node] = HeardOf::Vote;
-            }
-            Err(undelivered) => {
-                state.ballot.fail(node, undelivered.failure);
-                state.heard[node] = HeardOf::Fault(undelivered.fault);
-            }
-        }
-        state.is_news = true;
-        let is_decided = !state.told && state.ballot.decided();
-        state.told |= is_decided;
-        let wakes = is_decided || state.hears_out;
+        state.heard[node] = heard;
+        let wakes = state.round.answer(node, vote);
         drop(state);
         if wakes {
             self.heard.notify_one();

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use super::client::Note;
 use crate::core::base::Time;
 use crate::core::link::Via;
-use crate::core::vote::{Ballot, Failure, Shared};
+use crate::core::vote::{Ballot, Failure, Round, Shared};
 use crate::embedded::Reply;
 use crate::kinds::contract::reply::Unexpected;
 use crate::node::Value;
@@ -27,12 +27,9 @@ pub(super) trait Asker {
 }
 
 pub(super) struct FanOut<B: Ballot> {
-    ballot: RefCell<B>,
+    round: RefCell<Round<B>>,
     read: fn(&Value) -> Result<B::Vote, Unexpected>,
     waiter: Note,
-    told: Cell<bool>,
-    /// True if the waiter is woken for each answer.
-    pub(super) hears_out: Cell<bool>,
     /// True once the first node has answered, even with an error, or is known to grant nothing.
     pub(super) reached_first: Cell<bool>,
 }
@@ -44,21 +41,20 @@ impl<B: Ballot> FanOut<B> {
         waiter: Note,
     ) -> Self {
         Self {
-            ballot: RefCell::new(ballot),
+            round: RefCell::new(Round::new(ballot)),
             read,
             waiter,
-            told: Cell::new(false),
-            hears_out: Cell::new(false),
             reached_first: Cell::new(false),
         }
     }
 
-    /// Has a decided ballot go on, if it wants to. Its next verdict wakes the waiter again.
     pub(super) fn reopen(&self, f: impl FnOnce(&mut B) -> bool) -> bool {
-        let goes_on = self.with(f);
-        self.told.set(self.told.get() && !goes_on);
-        self.hears_out.set(self.hears_out.get() && !goes_on);
-        goes_on
+        self.round.borrow_mut().reopen(f)
+    }
+
+    /// The waiter is woken for each answer from now on.
+    pub(super) fn hear_out(&self) {
+        self.round.borrow_mut().hear_out();
     }
 }
 
@@ -80,19 +76,13 @@ impl<B: Ballot> Asker for FanOut<B> {
         if node == 0 && !matches!(vote, Err(Failure::NotSent | Failure::Unknown)) {
             self.reached_first.set(true);
         }
-        self.with(|ballot| match vote {
-            Ok(vote) => ballot.vote(node, vote),
-            Err(failure) => ballot.fail(node, failure),
-        });
-        let decided = !self.told.get() && self.with(|ballot| ballot.decided());
-        self.told.set(self.told.get() || decided);
-        (decided || self.hears_out.get()).then_some(self.waiter)
+        self.round.borrow_mut().answer(node, vote).then_some(self.waiter)
     }
 }
 
 impl<B: Ballot> Shared<B> for FanOut<B> {
     fn with<R>(&self, f: impl FnOnce(&mut B) -> R) -> R {
-        f(&mut self.ballot.borrow_mut())
+        f(self.round.borrow_mut().ballot())
     }
 }
 

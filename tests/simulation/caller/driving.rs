@@ -349,7 +349,7 @@ impl Caller {
             WaitsFor::Clocks => at = at.min(now.after(LOOK_AGAIN)),
             WaitsFor::Answers => {
                 if let Some(claim) = call.acquire.claim() {
-                    claim.attempt.hears_out.set(true);
+                    claim.attempt.hear_out();
                 }
             }
             WaitsFor::Queue => call.waited = true,
