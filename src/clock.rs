@@ -58,14 +58,18 @@ pub(crate) fn slice(until: Time) -> Option<Duration> {
 /// that are rare and short, and happen at the end of a process. Blocking primitives may have lost their thread-local data
 /// already at that time.
 pub(crate) fn poll(until: Time, done: impl Fn() -> bool) -> bool {
-    const PAUSE: Duration = Duration::from_micros(100);
     while !done() {
         if until <= now() {
             return false;
         }
-        std::thread::sleep(PAUSE);
+        pause(until);
     }
     true
+}
+
+/// Waits for a moment, not beyond `until`.
+pub(crate) fn pause(until: Time) {
+    std::thread::sleep(until.since(now()).min(Duration::from_micros(100)));
 }
 
 pub(crate) fn sleep(duration: Duration) {

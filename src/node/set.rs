@@ -16,8 +16,8 @@ use super::mailbox::Mailbox;
 use super::recall::Recall;
 use crate::clock;
 use crate::core::admission::{
-    Admission, Chance, Checked, ClockNews, Configuration, Grants, NextProbe, NodeState, Offset,
-    Past, Probe,
+    Admission, AdmitCall, AdmitStep, Chance, Checked, ClockNews, Configuration, Grants, NextProbe,
+    NodeState, Offset, Probe,
 };
 use crate::core::base::Time;
 use crate::core::link::ClockVerdict;
@@ -419,11 +419,6 @@ impl NodeSet {
         self.known.lock().admission.grants(node) != Grants::Nothing
     }
 
-    /// Returns true if the node has forgotten no lock: see `Admission::remembers`.
-    pub(crate) fn remembers(&self, node: usize) -> bool {
-        self.known.lock().admission.remembers(node, clock::now())
-    }
-
     /// The reasons why the nodes in quarantine do not grant.
     pub(crate) fn quarantined(&self) -> Vec<NodeFault> {
         self.known.lock().quarantined()
@@ -434,9 +429,23 @@ impl NodeSet {
         self.known.lock().refusals[node].clone()
     }
 
-    /// The quarantine in which the node was seen, if it is in one: see `Admission::quarantine`.
-    pub(crate) fn quarantine(&self, node: usize) -> Option<(u64, Past)> {
-        self.known.lock().admission.quarantine(node)
+    /// Returns the next step of a call that ends quarantines: see `AdmitCall::poll`; and the faults because of which the nodes are
+    /// not one set, if they are not.
+    pub(crate) fn poll_admit_call(
+        &self,
+        call: &mut AdmitCall,
+        is_down: impl Fn(usize) -> bool,
+        now: Time,
+    ) -> (AdmitStep, Vec<NodeFault>) {
+        // Both need the mutex of the set.
+        let is_down: Vec<_> = (0..self.mailboxes.len()).map(is_down).collect();
+        let known = self.known.lock();
+        let step = call.poll(&known.admission, |node| is_down[node], now);
+        (step, known.conflict().unwrap_or_default())
+    }
+
+    pub(crate) fn with_admission<R>(&self, of: impl FnOnce(&Admission) -> R) -> R {
+        of(&self.known.lock().admission)
     }
 
     /// Ends the quarantine `id` of the node: see `Admission::admit`.
@@ -445,8 +454,9 @@ impl NodeSet {
         self.mailboxes[node].wake();
     }
 
-    /// Takes that back, unless it is done.
-    pub(crate) fn withdraw_order(&self, node: usize) {
-        self.known.lock().admission.withdraw_order(node);
+    /// Has the node probed once more. Until then it grants nothing.
+    pub(crate) fn probe_again(&self, node: usize) {
+        self.known.lock().admission.doubt(node, None);
+        self.mailboxes[node].wake();
     }
 }

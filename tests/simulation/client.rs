@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 
+use super::admitting::Admitting;
 use super::caller::Caller;
 use super::checkers::open_to_others;
 use super::claim::Claim;
@@ -65,6 +66,11 @@ pub(super) enum Note {
     /// An operator's order to force a lock open.
     Order {
         order: usize,
+    },
+    /// An operator's call that admits nodes.
+    Admitting {
+        index: usize,
+        epoch: u64,
     },
     /// News about releases.
     Heard {
@@ -169,6 +175,8 @@ pub(super) struct Client {
     pub(super) callers: Vec<Caller>,
     /// Orders of operators at this client.
     pub(super) orders: Vec<Order>,
+    /// Calls of operators at this client that admit nodes.
+    pub(super) admitting: Vec<Option<Admitting>>,
     pub(super) sessions: Vec<Option<Session>>,
     /// The last fencing numbers that it has seen.
     pub(super) numbers: LastNumbers,
@@ -224,6 +232,7 @@ impl Client {
             workers: Vec::new(),
             callers: Vec::new(),
             orders: Vec::new(),
+            admitting: Vec::new(),
             sessions: Vec::new(),
             numbers: LastNumbers::default(),
             shared: shared(&configuration, settings),
@@ -259,6 +268,7 @@ impl Client {
         self.workers.clear();
         self.callers.clear();
         self.orders.clear();
+        self.admitting.clear();
         self.ending.clear();
         for id in std::mem::take(&mut self.held).into_keys() {
             net.checks.ended(id);
@@ -271,6 +281,13 @@ impl Client {
     pub(super) fn force(&mut self, name: usize, net: &mut Network) {
         if self.runs() {
             self.with(net, |client, cx| Order::begin(client, cx, name));
+        }
+    }
+
+    /// Lets an operator at this client have new nodes admitted if no lock is held, if the process runs.
+    pub(super) fn admit_if_unused(&mut self, net: &mut Network) {
+        if self.runs() {
+            self.with(net, Admitting::begin);
         }
     }
 
@@ -377,6 +394,7 @@ impl Client {
             Note::Held { lock, epoch } => Held::check(client, lock, epoch, cx),
             Note::Renewal { lock, epoch } => Held::carry_on(client, lock, epoch, cx),
             Note::Order { order } => Order::go_on(client, order, cx),
+            Note::Admitting { index, epoch } => Admitting::go_on(client, index, epoch, cx),
             Note::Heard { node, session, news } => client.heard(cx, node, session, news),
         });
     }

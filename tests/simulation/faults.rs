@@ -118,6 +118,10 @@ pub(super) enum Fault {
         client: usize,
         name: usize,
     },
+    /// An operator at the client has new nodes admitted if they show that no lock is held.
+    AdmittedIfUnused {
+        client: usize,
+    },
     /// The holders of the lock at the client hear that somebody asks for it.
     AskedFor {
         client: usize,
@@ -223,6 +227,9 @@ impl fmt::Display for Fault {
             Self::Forced { client, name } => {
                 write!(f, "an operator at client {client} forces name {name} open")
             }
+            Self::AdmittedIfUnused { client } => {
+                write!(f, "an operator at client {client} admits the nodes if no lock is held")
+            }
             Self::AskedFor { client, name } => {
                 write!(f, "the holders of name {name} at client {client} are asked for it")
             }
@@ -310,6 +317,9 @@ pub(super) fn begin(world: &mut World, fault: &Fault) {
         Fault::Dropped { client } => world.clients[client].drop_all(&mut world.net),
         Fault::Deleted { name } => world.net.delete(name),
         Fault::Forced { client, name } => world.clients[client].force(name, &mut world.net),
+        Fault::AdmittedIfUnused { client } => {
+            world.clients[client].admit_if_unused(&mut world.net);
+        }
         Fault::AskedFor { client, name } => world.clients[client].hears_ask(name, &mut world.net),
         Fault::WallClockBack { node, by } => world.net.nodes[node].set_back(by),
         Fault::LargeNumber { node, by } => {
@@ -360,6 +370,7 @@ pub(super) fn end(world: &mut World, fault: &Fault) {
         | Fault::ResetAll { .. }
         | Fault::Deleted { .. }
         | Fault::Forced { .. }
+        | Fault::AdmittedIfUnused { .. }
         | Fault::AskedFor { .. }
         | Fault::ClockJumps { .. }
         | Fault::Promoted { .. }

@@ -19,6 +19,7 @@
 
 #![allow(clippy::print_stdout, reason = "whoever runs it by hand wants to see figures and stories")]
 
+mod admitting;
 mod caller;
 mod chance;
 mod checkers;

@@ -46,7 +46,7 @@ type Holder = (HoldClass, (Vec<u8>, i64));
 impl SimNode {
     pub(super) fn new(index: usize, offset_ms: u64, rate_ppm: i64) -> Self {
         const LATELY: Duration = Duration::from_secs(1_700_000_000);
-        Self {
+        let mut node = Self {
             engine: Engine::new(&run_id(index, 0)),
             index,
             offset: LATELY + Duration::from_millis(offset_ms),
@@ -62,7 +62,10 @@ impl SimNode {
             steps: Vec::new(),
             away_until: Duration::ZERO,
             found: Default::default(),
-        }
+        };
+        // The engine has been up since its first command.
+        node.call(&[b"PING".to_vec()], Duration::ZERO);
+        node
     }
 
     /// Makes it a replica, for a moment, of a copy that had only the key `kept` of its data.

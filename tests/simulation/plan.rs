@@ -193,6 +193,7 @@ impl Plan {
         }
         plan.tilt_paths(quiet);
         plan.force(quiet);
+        plan.admit(quiet);
         plan.ask_for(quiet);
         plan.forget_scripts(quiet);
         plan.outlasts_fences = Chance::new(seed ^ 0xfe_4ce5).one_in(6);
@@ -228,6 +229,13 @@ impl Plan {
     fn force(&mut self, quiet: bool) {
         let chance = Chance::new(self.seed ^ 0xf0_4ced);
         self.meet_names(quiet, chance, &[1, 5, 20], |client, name| Fault::Forced { client, name });
+    }
+
+    /// Lets operators have nodes admitted if no lock is held, at any time.
+    fn admit(&mut self, quiet: bool) {
+        let chance = Chance::new(self.seed ^ 0x00ad_317d);
+        let fault = |client, _| Fault::AdmittedIfUnused { client };
+        self.meet_names(quiet, chance, &[1, 5, 20], fault);
     }
 
     /// Lets somebody ask for locks, at any time.

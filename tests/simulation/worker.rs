@@ -204,7 +204,7 @@ impl Surroundings<Asked> for Around<'_, '_> {
 }
 
 /// Makes the workers of those nodes look for work.
-fn hurry(cx: &mut Cx<'_>, of: impl Fn(usize) -> bool) {
+pub(super) fn hurry(cx: &mut Cx<'_>, of: impl Fn(usize) -> bool) {
     for node in (0..cx.settings.nodes).filter(|node| of(*node)) {
         cx.remind(cx.now(), Note::Probe { node, epoch: 0 });
     }

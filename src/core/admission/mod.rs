@@ -12,8 +12,12 @@ use std::time::Duration;
 use super::base::{Mechanism, Rule, Time, majority};
 use mark::{Mark, MarkState};
 use set_time::SetTime;
-pub(crate) use unused::{MayHaveForgotten, Past, may_have_forgotten};
+pub(crate) use unused::{MayHaveForgotten, Past};
 
+mod admit_call;
+#[cfg(test)]
+#[path = "tests/admit_call.rs"]
+mod admit_call_tests;
 #[cfg(test)]
 #[path = "tests/begins.rs"]
 mod begins_tests;
@@ -54,6 +58,7 @@ mod unused;
 #[path = "tests/witnesses.rs"]
 mod witnesses_tests;
 
+pub(crate) use admit_call::{AdmitCall, AdmitStep, AdmitTerms};
 pub(crate) use clock_tracker::ClockStep;
 pub(crate) use clocks::{Offset, worth_waiting};
 pub(crate) use mark::{Configuration, Difference, Identity, Setting};
@@ -141,6 +146,7 @@ impl Admission {
         self.read(node, clock);
         self.note_drift(node, now);
         self.find_wrong_marks(now);
+        self.drop_orders_in_conflict();
     }
 
     /// Handles a node's answer to a check. If nothing has changed, it counts as a probe; otherwise the node must be probed.
@@ -186,14 +192,18 @@ impl Admission {
         self.nodes[node].quarantine()
     }
 
-    /// Ends the quarantine `id` now, since no lock can be held that this node has forgotten. A later quarantine is not ended.
+    /// Ends the quarantine `id` now, since no lock can be held that this node has forgotten. A later quarantine is not ended, nor
+    /// any while the nodes are not one set.
     pub(crate) fn admit(&mut self, node: usize, id: u64) {
         self.nodes[node].by_order = Some(id);
+        self.drop_orders_in_conflict();
     }
 
-    /// Takes back what [`admit`](Self::admit) has said, unless it is done.
-    pub(crate) fn withdraw_order(&mut self, node: usize) {
-        self.nodes[node].by_order = None;
+    /// An order would outlast the conflict, and what it rests on may be wrong.
+    fn drop_orders_in_conflict(&mut self) {
+        if self.conflict().is_some() && Mechanism::ConflictsEndOrders.is_on() {
+            self.nodes.iter_mut().for_each(|known| known.by_order = None);
+        }
     }
 
     /// Returns each node's state, whether it grants locks, and whether its mark says where its clock is. One node's answer may

@@ -52,6 +52,14 @@ pub(crate) enum Mechanism {
     MovedClocksDoNotDeny,
     /// A node at which several servers answer has no vote.
     OneServerAnswers,
+    /// A call ends quarantines only on the word of its caller, or if the nodes show that no lock can be held.
+    AdmissionIsProven,
+    /// A proof ends only the quarantines that were seen before the nodes were scanned.
+    ProofsCoverSeenQuarantines,
+    /// A node remembers its locks only if a probe after its scan shows it.
+    NodesAreProbedAfterScans,
+    /// If the nodes turn out not to be one set, no quarantine is ended by order.
+    ConflictsEndOrders,
     /// Nodes in quarantine serve holders.
     HoldersInQuarantine,
     /// Each attempt has an owner id of its own.

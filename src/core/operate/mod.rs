@@ -10,5 +10,7 @@ mod telling;
 pub(crate) use forcing::ForcePlan;
 pub use holders::{HeldAs, KeyLayout, LockState};
 pub(crate) use holders::{HeldKey, HolderVote, Holders};
+#[cfg(test)]
+pub(crate) use scan::ScanStep;
 pub(crate) use scan::{Scan, ScanVote};
 pub(crate) use telling::Telling;

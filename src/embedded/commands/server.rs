@@ -61,6 +61,10 @@ fn info(state: &mut State, words: &[Bytes]) -> Answer {
         separate(&mut text);
         text += "# Cluster\r\ncluster_enabled:0\r\n";
     }
+    if wanted("stats") {
+        separate(&mut text);
+        text += "# Stats\r\nevicted_keys:0\r\n";
+    }
     // Servers include this section only on request.
     if words.iter().any(|word| ["commandstats", "all", "everything"].iter().any(|it| is(word, it)))
     {

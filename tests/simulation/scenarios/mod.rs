@@ -1,6 +1,7 @@
 //! Scripted runs. Each scenario is a mixture of troubles that are the reason for one certain rule, and too rare to
 //! come up by chance. It is run many times with different delays, and again with the rule switched off.
 
+mod admitted;
 mod clocks;
 mod configurations;
 mod connections;

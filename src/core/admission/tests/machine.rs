@@ -376,10 +376,6 @@ fn an_operator_ends_the_quarantine_that_was_seen_and_no_later_one() {
     machine.admit(2, id);
     let admitted = mark(&configuration, "r2", MarkState::Admitted);
     assert_eq!(asks_for(machine.next(2, at(0), exactly(0), CHANCE)), admitted);
-    machine.withdraw_order(2);
-    let again = machine.next(2, at(0), exactly(0), CHANCE);
-    assert!(matches!(again, NextProbe::Wait(_)), "as if nothing had been said: {again:?}");
-    machine.admit(2, id);
     let later = MarkState::Quarantined { until_ms: Some(9_000), id: 8 };
     see(&mut machine, 2, probe("r2", Some(&mark(&configuration, "r2", later))), at(0));
     assert_eq!(machine.next(2, at(0), exactly(0), CHANCE), NextProbe::Wait(at(1)));

@@ -98,7 +98,7 @@ pub(super) struct Client {
     /// Lead of its own clock over true time, in milliseconds.
     clock_ms: u64,
     on_the_way: Vec<Option<Sent>>,
-    reachable: Vec<bool>,
+    pub(super) reachable: Vec<bool>,
 }
 
 impl Client {
