@@ -178,9 +178,9 @@ fn report(key: &Key, value: &Value, before: Option<&Value>) {
                 Some(Value::Times(then)) => now.since(then),
                 _ => now.clone(),
             };
-            for (end, count) in new.buckets() {
+            for (value, count) in new.values() {
                 let count = usize::try_from(count).unwrap_or(usize::MAX);
-                histogram.record_many(end.as_secs_f64(), count);
+                histogram.record_many(value, count);
             }
         }
     }

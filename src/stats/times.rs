@@ -71,6 +71,25 @@ impl Times {
         ends.zip(self.counts.iter().copied()).filter(|(_, count)| *count > 0)
     }
 
+    /// Values that stand for the durations, and their numbers: one for each bucket that is not empty, within it. Their sum is the
+    /// sum of the durations.
+    #[cfg(feature = "metrics")]
+    #[allow(clippy::cast_precision_loss, reason = "the values are no more exact than that")]
+    pub(crate) fn values(&self) -> impl Iterator<Item = (f64, u64)> + '_ {
+        let begin = |bucket: usize| bucket.checked_sub(1).map_or(0.0, |it| end(it).as_secs_f64());
+        let filled = || (0..).zip(self.counts.iter().copied()).filter(|(_, count)| *count > 0);
+        let sum_of = |value: &dyn Fn(usize) -> f64| -> f64 {
+            filled().map(|(bucket, count)| value(bucket) * count as f64).sum()
+        };
+        let (least, most) = (sum_of(&begin), sum_of(&|it| end(it).as_secs_f64()));
+        // Each duration may lie anywhere in its bucket. Threads that count meanwhile may have changed the sum first.
+        let share = ((self.sum.as_secs_f64() - least) / (most - least)).clamp(0.0, 1.0);
+        filled().map(move |(bucket, count)| {
+            let (begin, end) = (begin(bucket), end(bucket).as_secs_f64());
+            (share.mul_add(end - begin, begin), count)
+        })
+    }
+
     /// The end of a bucket, or the longest duration if that is in the bucket.
     fn end_of(&self, bucket: usize) -> Duration {
         if bucket + 1 >= BUCKETS {
@@ -214,6 +233,25 @@ mod tests {
         let long = times(&[u64::try_from(days.as_micros()).expect("some days")]);
         assert_eq!(long.quantile(0.5), Some(days), "the last bucket has no end");
         assert_eq!(long.buckets().collect::<Vec<_>>(), [(end(BUCKETS - 1), 1)]);
+    }
+
+    #[cfg(feature = "metrics")]
+    #[test]
+    fn values_lie_in_their_buckets_and_have_the_sum_of_the_durations() {
+        let us = [0, 3, 7, 8, 1_000, 1_000, 1_200, 40_000, 3_000_000];
+        let times = times(&us);
+        let values: Vec<_> = times.values().collect();
+        #[allow(clippy::cast_precision_loss, reason = "there are few")]
+        let sum: f64 = values.iter().map(|(value, count)| value * *count as f64).sum();
+        assert!((sum - times.sum().as_secs_f64()).abs() < 1e-9, "{sum} in place of {times:?}");
+        let buckets: Vec<_> = times.buckets().collect();
+        assert_eq!(values.len(), buckets.len());
+        for ((value, count), (end, expected)) in values.into_iter().zip(buckets) {
+            let (end, width) = (end.as_secs_f64(), (end.as_secs_f64() / 8.0).max(1e-6));
+            assert!(value <= end && value >= end - width, "{value} of a bucket that ends at {end}");
+            assert_eq!(count, expected);
+        }
+        assert_eq!(Times::default().values().count(), 0);
     }
 
     #[test]

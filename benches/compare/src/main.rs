@@ -4,7 +4,8 @@
 //! `cargo run --release -p compare`, with the names of some scenarios to run only those; `--seconds N` is the approximate
 //! time of each; `--quick` shows in seconds that each one runs; `--rtt MS` adds that round trip to the servers of
 //! `uncontended`, `throughput` and `burst`, `--rtt 0,0,0,0,40` to the fifth alone; `--draw FOLDER` writes two pictures of
-//! the figures of this run.
+//! the figures of this run; `--recorder`, with the feature `metrics`, gives the figures of quorlock to the recorder of
+//! Prometheus.
 //!
 //! A benchmark is not a test. Next to a figure with a goal, it prints PASS or FAIL; the exit status does not depend on the
 //! figures.
@@ -102,6 +103,11 @@ fn main() {
                 settings = Settings { seconds: 1.0, turn, quick: true, ..settings };
             }
             "--draw" => folder = Some(PathBuf::from(arguments.next().unwrap_or_else(|| usage()))),
+            #[cfg(feature = "metrics")]
+            "--recorder" => {
+                let recorder = metrics_exporter_prometheus::PrometheusBuilder::new();
+                recorder.install_recorder().expect("the only recorder");
+            }
             "--rtt" => {
                 let figures = arguments.next().unwrap_or_else(|| usage());
                 let ms =
