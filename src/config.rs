@@ -11,11 +11,12 @@ mod written;
 pub use self::settings::{Fallback, Renewal};
 use self::settings::{Settings, limit, minimum, refuse};
 use crate::core::base::Backoff;
+use crate::credentials::{CredentialProvider, Credentials};
 use crate::error::Error;
 use crate::node::Address;
 #[cfg(feature = "tls")]
 use crate::node::{Certificates, Pem};
-use crate::terms::NODES;
+use crate::terms::{CREDENTIALS, NODES, PASSWORD};
 
 /// Settings of a [`Quorlock`](crate::Quorlock), from [`Quorlock::builder`](crate::Quorlock::builder).
 ///
@@ -37,6 +38,7 @@ use crate::terms::NODES;
 pub struct Builder {
     nodes: Vec<String>,
     password: Option<String>,
+    credentials: Option<CredentialProvider>,
     #[cfg(feature = "tls")]
     certificates: Certificates,
     settings: Settings,
@@ -102,6 +104,44 @@ impl Builder {
     /// There is no default: a client does not log in at nodes whose URL has no password. An empty password counts as none.
     pub fn password(mut self, password: impl Into<String>) -> Self {
         self.password = Some(password.into()).filter(|password| !password.is_empty());
+        self
+    }
+
+    /// Sets a provider of credentials for all nodes whose URL has no password: for passwords that are rotated, and for the
+    /// tokens of managed servers, which end after a while. Excludes [`password`](Self::password). Defaults to none.
+    ///
+    /// `provider` is called with the node's URL, on a thread of its own, and for one node never twice at once. A connection
+    /// that needs its answer waits at most for the [`node_timeout`](Self::node_timeout). Then the node counts as down, and the
+    /// answer serves the next try. So does an error or a panic; the error's text is a part of the node's fault, so it should
+    /// name no secret. The provider must not wait for a lock of the same client.
+    ///
+    /// New connections use the last answer again for three quarters of the time for which it is
+    /// [valid](Credentials::valid_for), or for ten seconds if it has no end. An answer that a server refuses is not used again.
+    ///
+    /// Before credentials end, the provider is asked for new ones, and each live connection to the node logs in with
+    /// them (`AUTH`) before its next request. If they cannot be had or are refused, the connections keep the login that they
+    /// have, an event reports it, and the provider is asked again a second later. The connections on which a client
+    /// listens for releases cannot do that: a server that cuts them off gets a new one.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use quorlock::{Credentials, Quorlock};
+    /// # fn signed_token(node: &str) -> std::io::Result<String> { Ok(node.to_owned()) }
+    /// let builder = Quorlock::builder().nodes(["redis://locks.example.com"]).credentials(|node| {
+    ///     let token = signed_token(node)?;
+    ///     Ok(Credentials::new(token).user("locker").valid_for(Duration::from_secs(900)))
+    /// });
+    /// ```
+    pub fn credentials(
+        mut self,
+        provider: impl Fn(&str) -> Result<Credentials, Box<dyn std::error::Error + Send + Sync>>
+        + Send
+        + Sync
+        + 'static,
+    ) -> Self {
+        self.credentials = Some(CredentialProvider::new(provider));
         self
     }
 
@@ -368,6 +408,9 @@ impl Builder {
                 "no node is configured; name the Redis masters in {NODES}, each by its URL, redis://host:port"
             ));
         }
+        if self.password.is_some() && self.credentials.is_some() {
+            wrong.push(format!("both {PASSWORD} and {CREDENTIALS} are set; leave one of them out"));
+        }
         #[cfg(feature = "tls")]
         let texts = match self.certificates.checked() {
             Ok(texts) => texts,
@@ -380,6 +423,10 @@ impl Builder {
         for (i, url) in (1..).zip(&self.nodes) {
             let address = Address::parse(url, i).map(|address| match &self.password {
                 Some(password) => address.or_password(password),
+                None => address,
+            });
+            let address = address.map(|address| match &self.credentials {
+                Some(provider) => address.or_credentials(provider),
                 None => address,
             });
             #[cfg(feature = "tls")]

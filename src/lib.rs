@@ -84,6 +84,7 @@ mod client;
 mod clock;
 mod config;
 mod core;
+mod credentials;
 #[cfg(feature = "diagnosis")]
 mod diagnosis;
 mod election;
@@ -199,6 +200,7 @@ pub use core::base::HoldClass;
 pub use core::hold::{LossReason, RiskReason};
 pub use core::operate::{HeldAs, KeyLayout, LockState};
 pub use core::vote::FencingToken;
+pub use credentials::Credentials;
 /// The channels of [`Guard::lost`], [`Guard::at_risk`], [`Guard::asked`] and [`Wait::cancelled_by`], in the version that this
 /// crate uses.
 #[doc(no_inline)]

@@ -135,6 +135,16 @@ pub(crate) fn certificates_unusable(error: &crate::error::Error) {
     );
 }
 
+/// Live connections to the node need other credentials, and have none.
+pub(crate) fn credentials_not_renewed(node: &Arc<str>, reason: &str) {
+    tracing::warn!(
+        target: "quorlock",
+        %node,
+        %reason,
+        "no new credentials for the connections to this node; they keep the login that they have"
+    );
+}
+
 /// A server may drop keys of locks when its memory is full.
 pub(crate) fn evicts(node: &Arc<str>, policy: &str) {
     tracing::warn!(

@@ -81,6 +81,7 @@ macro_rules! terms {
 terms! {
     NODES = Setting("nodes"),
     PASSWORD = Setting("password"),
+    CREDENTIALS = Setting("credentials"),
     MAX_TTL = Setting("max_ttl"),
     CLOCK_TOLERANCE = Setting("clock_tolerance"),
     SET_NAME = Setting("set_name"),

@@ -487,6 +487,7 @@ const LAYERS: [&[&str]; 5] = [
     &["core"],
     &[
         "clock",
+        "credentials",
         "error",
         "holders",
         "ident",

@@ -7,6 +7,7 @@ compile_error!(
 
 mod admin;
 mod bench;
+mod children;
 mod clients;
 mod clock;
 mod demo;
@@ -17,6 +18,7 @@ mod json;
 mod list;
 mod options;
 mod pages;
+mod password_command;
 mod random;
 mod run;
 mod set;

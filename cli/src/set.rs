@@ -12,6 +12,7 @@ use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr
 
 use crate::exit::Failure;
 use crate::options::Set;
+use crate::password_command;
 use crate::words;
 
 /// Default TTL of a client.
@@ -72,6 +73,10 @@ impl Set {
         let asked_password = ask()?;
         if let Some(password) = &asked_password {
             builder = builder.password(password);
+        } else if let Some(command) = self.password_command()? {
+            let provider = move |node: &str| password_command::password(&command, node);
+            // Without the password of the file.
+            builder = builder.password("").credentials(provider);
         } else if let Some(password) = environment("QUORLOCK_PASSWORD") {
             let password = password.into_string();
             let no_text =
@@ -85,6 +90,21 @@ impl Set {
             max_ttl: self.max_ttl.or(configured.max_ttl),
             ..configured
         })
+    }
+
+    fn password_command(&self) -> Result<Option<String>, Failure> {
+        if self.password_command.is_some() {
+            return Ok(self.password_command.clone());
+        }
+        let Some(command) = environment("QUORLOCK_PASSWORD_COMMAND") else { return Ok(None) };
+        if environment("QUORLOCK_PASSWORD").is_some() {
+            return Err(Failure::own(
+                "the environment variables QUORLOCK_PASSWORD and QUORLOCK_PASSWORD_COMMAND are both set; leave one of them out",
+            ));
+        }
+        let no_text =
+            |_| Failure::own("the environment variable QUORLOCK_PASSWORD_COMMAND is not text");
+        command.into_string().map(Some).map_err(no_text)
     }
 
     /// The settings of the file that no option overrides.
@@ -223,7 +243,7 @@ pub(crate) fn with_passwords() -> Vec<&'static str> {
     // A password may have a comma.
     let tells = nodes.split(',').any(has_password) || has_password(&nodes);
     let nodes = tells.then_some("QUORLOCK_NODES");
-    nodes.into_iter().chain(["QUORLOCK_PASSWORD"]).collect()
+    nodes.into_iter().chain(["QUORLOCK_PASSWORD", "QUORLOCK_PASSWORD_COMMAND"]).collect()
 }
 
 /// A name as the system passes it: any bytes.

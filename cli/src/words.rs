@@ -39,6 +39,7 @@ fn setting(name: &str) -> String {
     match name {
         "nodes" => "--node".to_owned(),
         "password" => "QUORLOCK_PASSWORD".to_owned(),
+        "credentials" => "--password-command".to_owned(),
         "restart_quarantine" => "the quarantine (--no-quarantine)".to_owned(),
         "tls_client_cert" => "--tls-cert and --tls-key".to_owned(),
         "backoff" | "fallback" | "owner_label" | "wait_replicas" => {

@@ -9,10 +9,12 @@ use std::time::Duration;
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
 
 use super::addresses::Addresses;
+use super::credentials::{CredentialSource, Provided};
 #[cfg(feature = "tls")]
 use super::tls::{Certificates, Connector, Texts};
 use super::url_parts;
-use crate::error::Error;
+use crate::credentials::CredentialProvider;
+use crate::error::{Error, NodeFault};
 use crate::terms::{NODES, TLS_CA};
 
 const SCHEMES: [&str; 7] =
@@ -28,6 +30,10 @@ pub(crate) struct Address {
     #[cfg(feature = "tls")]
     tls: Option<Connector>,
     shown: Arc<str>,
+    /// The source of credentials that change, if the URL has no password.
+    credentials: Option<Arc<CredentialSource>>,
+    /// Its credentials, for the login of one connection.
+    provided: Option<Provided>,
     /// The name of the client's connections in the server's list of them.
     client: Arc<str>,
     /// The addresses of the host, shared by all clones.
@@ -116,6 +122,8 @@ impl Address {
             #[cfg(feature = "tls")]
             tls: None,
             shown: shown.as_str().into(),
+            credentials: None,
+            provided: None,
             client: client_name(None).into(),
             addresses: Arc::default(),
             only: None,
@@ -129,6 +137,33 @@ impl Address {
             self.info = self.info.set_redis_settings(settings);
         }
         self
+    }
+
+    /// Sets the source of credentials, if the URL has no password.
+    pub(crate) fn or_credentials(mut self, provider: &CredentialProvider) -> Self {
+        if self.info.redis_settings().password().is_none() {
+            self.credentials = Some(CredentialSource::new(provider.clone(), &self.shown));
+        }
+        self
+    }
+
+    pub(super) fn credentials(&self) -> Option<&Arc<CredentialSource>> {
+        self.credentials.as_ref()
+    }
+
+    /// A copy with the credentials for a login, for which the provider has `timeout`.
+    pub(super) fn with_login(&self, timeout: Duration) -> Result<Self, NodeFault> {
+        let Some(source) = self.credentials.as_ref().filter(|_| self.provided.is_none()) else {
+            return Ok(self.clone());
+        };
+        let provided = source.for_login(timeout).map_err(|what| {
+            NodeFault::new(&self.shown, format!("there are no credentials for the login: {what}"))
+        })?;
+        Ok(Self { provided: Some(provided), ..self.clone() })
+    }
+
+    pub(super) fn provided(&self) -> Option<&Provided> {
+        self.provided.as_ref()
     }
 
     /// Names the client's connections by that owner label.

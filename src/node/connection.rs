@@ -5,10 +5,11 @@ use std::time::Duration;
 use redis::{RedisError, ServerError, ServerErrorKind};
 
 use super::address::Address;
+use super::credentials::Login;
 use super::faults::CLUSTER;
 use super::faults::{Progress, broken_fault, connect_fault, not_redis, server_fault, tls_fault};
 use super::fitness::{self, field};
-use super::login::log_in;
+use super::login::{keeps_login, log_in, write_login};
 use super::quote::quoted;
 use super::reader::Unread;
 use super::request::Value;
@@ -46,6 +47,7 @@ pub(super) struct Connection {
     id: Option<u64>,
     /// The policy by which the server may drop keys of locks when its memory is full.
     evicts: Option<String>,
+    login: Login,
     /// True while nothing was read: the TLS handshake may not be over yet.
     fresh: bool,
 }
@@ -77,7 +79,8 @@ impl Connection {
         address: &Address,
         timeout: Duration,
     ) -> Result<Self, NodeFault> {
-        let heard = log_in(&mut wire, address, clock::now().after(timeout))?;
+        let address = &address.with_login(timeout)?;
+        let logged_in = log_in(&mut wire, address, clock::now().after(timeout))?;
         let mut connection = Self {
             wire,
             address: address.clone(),
@@ -86,7 +89,8 @@ impl Connection {
             run_id: String::new(),
             id: None,
             evicts: None,
-            fresh: !heard,
+            login: Login::with(logged_in.number),
+            fresh: !logged_in.heard,
         };
         connection.check_server(clock::now().after(timeout))?;
         Ok(connection)
@@ -116,6 +120,19 @@ impl Connection {
 
     pub(super) fn clock(&self) -> Option<Offset> {
         self.clock
+    }
+
+    /// Writes commands with so many answers. If it is time to log in again, that comes before them.
+    pub(super) fn write_commands(&mut self, bytes: &[u8], answers: usize) -> Result<(), Broken> {
+        match self.login.before(answers, self.address.credentials()) {
+            None => self.write(bytes),
+            Some(provided) => {
+                let mut with_login = Vec::with_capacity(bytes.len() + 256);
+                write_login(&provided, &self.address, &mut with_login);
+                with_login.extend_from_slice(bytes);
+                self.write(&with_login)
+            }
+        }
     }
 
     pub(super) fn write(&mut self, bytes: &[u8]) -> Result<(), Broken> {
@@ -163,13 +180,41 @@ impl Connection {
 
     /// Reads the bytes that have come, without waiting. Returns true if they are a whole answer, which the next read returns.
     pub(super) fn has_answer(&mut self) -> Result<bool, Broken> {
-        self.wire.has_answer().map_err(|unread| self.broken(unread))
+        while self.wire.has_answer().map_err(|unread| self.broken(unread))? {
+            if !self.login.is_next() {
+                return Ok(true);
+            }
+            let value = self.wire.read(clock::now()).map_err(|unread| self.broken(unread))?;
+            self.is_of_login(&value)?;
+        }
+        Ok(false)
+    }
+
+    /// Returns true if the value is the answer to a login, and takes it then. Fails if it cannot be one: the answers are out of step.
+    fn is_of_login(&mut self, value: &redis::Value) -> Result<bool, Broken> {
+        if matches!(value, redis::Value::Push { .. }) {
+            return Ok(false);
+        }
+        let Some(number) = self.login.answered() else { return Ok(false) };
+        match (value, self.address.credentials()) {
+            (redis::Value::Okay, _) => Ok(true),
+            (redis::Value::ServerError(error), Some(source)) => {
+                keeps_login(source, number, error);
+                Ok(true)
+            }
+            (other, _) => Err(self.strange(&other.clone().into())),
+        }
     }
 
     pub(super) fn read_any(&mut self, deadline: Time) -> Result<Reply, Broken> {
         loop {
             let response = self.wire.read(deadline);
             self.fresh &= response.is_err();
+            if let Ok(value) = &response
+                && self.is_of_login(value)?
+            {
+                continue;
+            }
             return match response {
                 // A pushed message answers no command.
                 Ok(redis::Value::Push { .. }) => continue,

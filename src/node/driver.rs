@@ -285,26 +285,29 @@ impl Driver {
         }
     }
 
-    /// The bytes of the next write, and the number of scripts that they call.
-    fn encoded(&mut self) -> (Vec<u8>, usize) {
-        let (mut buffer, mut scripts) = (Vec::with_capacity(A_CALL), 0);
+    /// The bytes of the next write, and the numbers of its commands and of the requests in them.
+    fn encoded(&mut self) -> (Vec<u8>, usize, usize) {
+        let (mut buffer, mut commands, mut scripts) = (Vec::with_capacity(A_CALL), 0, 0);
         let (asks, mark_key) = (&mut self.asks, self.set.mark_key());
-        self.link.show_write(|command| match command {
-            Command::End(id) => write_end(id, &mut buffer),
-            Command::Question(question, form) => {
-                *asks = question.asks;
-                question.request.write_to(&mut buffer, form, "");
+        self.link.show_write(|command| {
+            commands += 1;
+            match command {
+                Command::End(id) => write_end(id, &mut buffer),
+                Command::Question(question, form) => {
+                    *asks = question.asks;
+                    question.request.write_to(&mut buffer, form, "");
+                }
+                Command::Call { jobs, batch, form, mark } => {
+                    scripts += jobs.len();
+                    batch::write(jobs, batch, form, (mark_key, mark), &mut buffer);
+                }
+                Command::Clock => buffer.extend_from_slice(TIME),
             }
-            Command::Call { jobs, batch, form, mark } => {
-                scripts += jobs.len();
-                batch::write(jobs, batch, form, (mark_key, mark), &mut buffer);
-            }
-            Command::Clock => buffer.extend_from_slice(TIME),
         });
-        (buffer, scripts)
+        (buffer, commands, scripts)
     }
 
-    fn write(&mut self, (bytes, scripts): (Vec<u8>, usize)) -> Result<(), Broken> {
+    fn write(&mut self, (bytes, commands, scripts): (Vec<u8>, usize, usize)) -> Result<(), Broken> {
         let Some(connection) = &mut self.connection else { return Ok(()) };
         if self.link.writes_on_their_way() <= 1 {
             self.shared.status.busy();
@@ -315,7 +318,7 @@ impl Driver {
             self.shared.scripts.fetch_add(scripts as u64, Ordering::Relaxed);
         }
         let began = clock::now();
-        connection.write(&bytes)?;
+        connection.write_commands(&bytes, commands)?;
         self.link.handle_written(began, clock::now());
         Ok(())
     }

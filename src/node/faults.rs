@@ -249,6 +249,11 @@ pub(super) fn login_refused(code: Option<&str>, address: &Address) -> String {
     let login = address.info().redis_settings();
     let (has_user, has_password) = (login.username().is_some(), login.password().is_some());
     match code {
+        _ if address.credentials().is_some() => {
+            "the server refused the credentials that the provider gave for the login; check them, and whether the user is on \
+             (ACL LIST)"
+                .to_owned()
+        }
         Some("WRONGPASS") if !has_password => format!(
             "the server refused the user, who comes without a password; set {PASSWORD}, or write \
              redis://user:password@host, and check whether the user is on (ACL LIST)"

@@ -4,6 +4,7 @@
 use redis::{ProtocolVersion, ServerError, Value};
 
 use super::address::Address;
+use super::credentials::{CredentialSource, Provided};
 use super::faults::{CLUSTER, connect_fault, login_refused, server_state};
 use super::quote::quoted;
 use super::reader::Unread;
@@ -11,23 +12,42 @@ use super::wire::Wire;
 use crate::core::base::Time;
 use crate::error::{Cause, NodeFault};
 
-/// Does all that the URL asks for, by `until`. Returns true if the server has answered anything.
-pub(super) fn log_in(wire: &mut Wire, address: &Address, until: Time) -> Result<bool, NodeFault> {
+/// The result of a login.
+pub(super) struct LoggedIn {
+    /// True if the server has answered anything.
+    pub(super) heard: bool,
+    /// The number of the credentials, if they can change.
+    pub(super) number: Option<u64>,
+}
+
+/// Returns true if the server refuses the user or the password.
+fn is_about_login(error: &ServerError) -> bool {
+    let details = error.details().unwrap_or_default();
+    matches!(error.code(), "WRONGPASS" | "NOAUTH") || details.contains("invalid password")
+}
+
+/// Does all that the URL asks for, by `until`, with the [credentials](Address::with_login) of the provider if there is one.
+pub(super) fn log_in(
+    wire: &mut Wire,
+    address: &Address,
+    until: Time,
+) -> Result<LoggedIn, NodeFault> {
     let login = address.info().redis_settings();
+    let provided = address.provided();
+    let number = provided.map(|provided| provided.number);
+    let credentials = provided.map(|provided| &*provided.credentials);
     let mut commands = Vec::new();
     let mut said = Vec::new();
     let mut say = |what: Said, command: &redis::Cmd| {
         command.write_packed_command(&mut commands);
         said.push(what);
     };
-    let user = login.username();
+    let user = credentials.and_then(|it| it.user.as_deref()).or(login.username());
     // A user without a password logs in with an empty one: without a login this would be the default user.
-    let password = login.password().or(user.map(|_| ""));
+    let password = credentials.map(|it| &*it.password);
+    let password = password.or(login.password()).or(user.map(|_| ""));
     match (login.protocol(), password) {
-        (ProtocolVersion::RESP2, Some(password)) => {
-            let mut auth = redis::cmd("AUTH");
-            say(Said::Auth, auth.arg(user).arg(password));
-        }
+        (ProtocolVersion::RESP2, Some(password)) => say(Said::Auth, &auth(user, password)),
         (ProtocolVersion::RESP2, None) => {}
         (_, password) => {
             let mut hello = redis::cmd("HELLO");
@@ -42,7 +62,7 @@ pub(super) fn log_in(wire: &mut Wire, address: &Address, until: Time) -> Result<
         say(Said::Select, redis::cmd("SELECT").arg(login.db()));
     }
     if said.is_empty() {
-        return Ok(false);
+        return Ok(LoggedIn { heard: false, number });
     }
     wire.write(&commands, until).map_err(|error| connect_fault(address, Unread::Failed(error)))?;
     for said in said {
@@ -55,11 +75,36 @@ pub(super) fn log_in(wire: &mut Wire, address: &Address, until: Time) -> Result<
         // No answer is quoted: a server may quote the command that it refuses, and with it the
         // password.
         if let Value::ServerError(error) = answer {
-            let (cause, what) = refused(said, &error, address);
+            let (mut cause, what) = refused(said, &error, address);
+            if let (Some(source), Some(number)) = (address.credentials(), number)
+                && is_about_login(&error)
+            {
+                // The provider may know better ones the next time.
+                source.refused(number);
+                cause = Cause::Changing;
+            }
             return Err(NodeFault::caused_by(cause, address.shown(), what));
         }
     }
-    Ok(true)
+    Ok(LoggedIn { heard: true, number })
+}
+
+fn auth(user: Option<&str>, password: &str) -> redis::Cmd {
+    let mut auth = redis::cmd("AUTH");
+    auth.arg(user).arg(password);
+    auth
+}
+
+/// Writes the login of a live connection with other credentials.
+pub(super) fn write_login(provided: &Provided, address: &Address, buffer: &mut Vec<u8>) {
+    let user = provided.credentials.user.as_deref();
+    let user = user.or(address.info().redis_settings().username());
+    auth(user, &provided.credentials.password).write_packed_command(buffer);
+}
+
+/// The server has refused the login of a live connection, which keeps the login that it had.
+pub(super) fn keeps_login(source: &CredentialSource, number: u64, error: &ServerError) {
+    source.refused_live(number, format!("the server refused them ({})", quoted(error.code())));
 }
 
 pub(super) enum Said {

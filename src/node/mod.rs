@@ -10,6 +10,7 @@ mod admit;
 mod batch;
 mod check;
 mod connection;
+mod credentials;
 mod disagreement;
 mod driven;
 mod driver;

@@ -29,6 +29,7 @@ impl Connection {
     /// Among several addresses, the first one whose server lets us in is taken. The caller must report if the server is usable
     /// ([`Address::has_answered`], [`Address::has_failed`]).
     pub(super) fn open(address: &Address, timeout: Duration) -> Result<Self, NodeFault> {
+        let address = &address.with_login(timeout)?;
         let mut addresses = address
             .in_order(timeout)
             .map_err(|error| connect_fault(address, Unread::Failed(error.into())))?;

@@ -93,7 +93,7 @@ impl Confirmer {
         let mut commands = redis::cmd("SET").arg(key).arg("").arg("PX").arg(1).get_packed_command();
         redis::cmd("WAIT").arg(needed).arg(wait_ms).write_packed_command(&mut commands);
         let broken = |broken: Broken| Unconfirmed::Broken(broken.fault);
-        connection.write(&commands).map_err(broken)?;
+        connection.write_commands(&commands, 2).map_err(broken)?;
         let deadline = clock::now().after(self.timeout + *timeout + GRACE);
         connection.read_text(deadline).map_err(Unconfirmed::Broken)?;
         match connection.read(deadline).map_err(broken)? {

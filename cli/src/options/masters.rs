@@ -15,7 +15,7 @@ pub(crate) struct Set {
     /// A master, redis://[USER@]HOST[:PORT]; repeat the option for each
     ///
     /// Defaults to the environment variable QUORLOCK_NODES (separated by commas), then to the file. Put no password
-    /// here: see QUORLOCK_PASSWORD and --ask-password.
+    /// here: see QUORLOCK_PASSWORD, --ask-password and --password-command.
     #[arg(long = "node", value_name = "URL")]
     pub(crate) nodes: Vec<String>,
 
@@ -30,6 +30,13 @@ pub(crate) struct Set {
     #[arg(long)]
     #[serde(skip)]
     pub(crate) ask_password: bool,
+
+    /// A command that prints the password, for passwords and tokens that change [default: QUORLOCK_PASSWORD_COMMAND]
+    ///
+    /// /bin/sh runs it at each login, with the master's URL in QUORLOCK_NODE. The first line of its output is the password. It may
+    /// take 10 s, for which this master counts as down.
+    #[arg(long, value_name = "COMMAND", conflicts_with = "ask_password")]
+    pub(crate) password_command: Option<String>,
 
     /// The prefix of all keys [default: quorlock:]
     #[arg(long, value_name = "PREFIX")]

@@ -5,6 +5,7 @@ use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::{Pid, getpid};
 
 use super::members;
+use crate::children;
 
 /// Reaps the orphans that this process was given, if it is the first one. `ours` are its own children, which are reaped elsewhere.
 pub(super) fn reap(ours: impl IntoIterator<Item = Pid>) {
@@ -13,8 +14,9 @@ pub(super) fn reap(ours: impl IntoIterator<Item = Pid>) {
         return;
     }
     let ours: Vec<_> = ours.into_iter().collect();
+    let own = children::own();
     for orphan in members::ended_children(this) {
-        if !ours.contains(&orphan) {
+        if !ours.contains(&orphan) && !own.contains(&orphan) {
             let _ = waitpid(orphan, Some(WaitPidFlag::WNOHANG));
         }
     }

@@ -1,0 +1,280 @@
+//! Credentials that change: tokens that end, passwords that are rotated, and providers that fail.
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use quorlock::{Credentials, ErrorKind, Quorlock};
+use support::clients::{fresh, wait_connected};
+use support::{Server, Servers, wait_until};
+
+/// Never to be waited for.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Time limit for a server's answer, for busy machines.
+const PATIENT: Duration = Duration::from_secs(10);
+
+/// Time between two tokens. A token is valid for the rest of its period and the next one.
+const PERIOD: Duration = Duration::from_secs(2);
+
+/// The server takes a token for one period longer than it is said to be valid, so that a busy machine may be late.
+const ACCEPTED: u64 = 3;
+
+/// Number of periods of the test.
+const PERIODS: u64 = 6;
+
+/// The number of the period.
+fn period(began: Instant) -> u64 {
+    u64::try_from(began.elapsed().as_millis() / PERIOD.as_millis()).expect("a short test")
+}
+
+/// The user whose password is the token of that period.
+fn user(period: u64) -> String {
+    format!("token-{period}")
+}
+
+fn password(period: u64) -> String {
+    format!("secret-{period}")
+}
+
+/// Makes the server accept the tokens of the given period and of those around it. The connections with an older one are cut off.
+fn accept(servers: &Servers, period: u64) {
+    for server in servers.iter() {
+        for next in [period, period + 1] {
+            let (user, password) = (user(next), format!(">{}", password(next)));
+            server.command(&["ACL", "SETUSER", &user, "on", &password, "~*", "&*", "+@all"]);
+        }
+        if let Some(old) = period.checked_sub(ACCEPTED) {
+            server.command(&["ACL", "DELUSER", &user(old)]);
+        }
+    }
+}
+
+/// The users of all connections but those of this test.
+fn users(server: &Server) -> BTreeSet<String> {
+    let list: String = redis::from_redis_value(server.command(&["CLIENT", "LIST"])).expect("text");
+    let field = |line: &str, name: &str| {
+        let found = line.split(' ').find_map(|word| word.strip_prefix(name).map(str::to_owned));
+        found.unwrap_or_default()
+    };
+    let users = list.lines().map(|line| field(line, "user="));
+    users.filter(|user| user != "default").collect()
+}
+
+/// The number of logins and commands that the server has refused.
+fn refusals(server: &Server) -> usize {
+    let log: Vec<redis::Value> =
+        redis::from_redis_value(server.command(&["ACL", "LOG"])).expect("a list");
+    log.len()
+}
+
+#[test]
+fn tokens_that_end_cost_no_lock_and_no_connection() {
+    for parameters in ["", "?protocol=resp3"] {
+        let servers = Servers::start(3);
+        let began = Instant::now();
+        accept(&servers, 0);
+        let asked = Arc::new(AtomicU64::new(0));
+        let counted = asked.clone();
+        let urls = servers.iter().map(|server| server.url() + parameters);
+        let locks = fresh(urls)
+            .credentials(move |node| {
+                assert!(node.starts_with("redis://127.0.0.1:"), "{node}");
+                counted.fetch_add(1, Ordering::Relaxed);
+                let period = period(began);
+                let end = PERIOD * u32::try_from(period + 2).expect("a short test");
+                let left = end.saturating_sub(began.elapsed());
+                Ok(Credentials::new(password(period)).user(user(period)).valid_for(left))
+            })
+            .ttl(LIMIT)
+            .max_ttl(LIMIT)
+            .node_timeout(PATIENT)
+            .build()
+            .expect("valid settings");
+        wait_connected(&locks);
+        let held = locks.lock("held").expect("three masters");
+        let before: Vec<_> = locks.node_stats().iter().map(|node| node.connections).collect();
+        let stops = Stops::default();
+        let taken = AtomicU64::new(0);
+        thread::scope(|scope| {
+            for i in 0..4 {
+                let (locks, stops, taken) = (&locks, &stops.0, &taken);
+                scope.spawn(move || {
+                    while !stops.load(Ordering::Relaxed) {
+                        let guard = locks.lock(format!("orders/{i}")).expect("three masters");
+                        guard.unlock().expect("three masters");
+                        taken.fetch_add(1, Ordering::Relaxed);
+                        thread::sleep(Duration::from_millis(1));
+                    }
+                });
+            }
+            // A panic ends the workers as well.
+            let _ends = stops.at_the_end();
+            for next in 1..=PERIODS {
+                wait_until("the next period", LIMIT, || period(began) >= next);
+                accept(&servers, next);
+            }
+            let seen: Vec<_> = servers.iter().map(users).collect();
+            let first = [0, 1].map(user);
+            let are_new = |users: &BTreeSet<_>| {
+                !users.is_empty() && !first.iter().any(|it| users.contains(it))
+            };
+            assert!(seen.iter().all(are_new), "they have logged in again: {seen:?}");
+        });
+        held.check().expect("it was never lost");
+        let after: Vec<_> = locks.node_stats().iter().map(|node| node.connections).collect();
+        assert_eq!(after, before, "no connection was cut off");
+        assert!(servers.iter().all(|server| refusals(server) == 0), "nothing was refused");
+        assert!(taken.load(Ordering::Relaxed) > 0 && asked.load(Ordering::Relaxed) >= PERIODS);
+    }
+}
+
+/// True once the workers must end.
+#[derive(Default)]
+struct Stops(AtomicBool);
+
+struct AtTheEnd<'a>(&'a Stops);
+
+impl Stops {
+    fn at_the_end(&self) -> AtTheEnd<'_> {
+        AtTheEnd(self)
+    }
+}
+
+impl Drop for AtTheEnd<'_> {
+    fn drop(&mut self) {
+        self.0.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// A password that operators replace, as clients get it from a store.
+#[derive(Clone)]
+struct Stored(Arc<Mutex<Result<String, &'static str>>>);
+
+impl Stored {
+    fn new(password: &str) -> Self {
+        Self(Arc::new(Mutex::new(Ok(password.to_owned()))))
+    }
+
+    fn set(&self, password: Result<&str, &'static str>) {
+        *self.0.lock() = password.map(str::to_owned);
+    }
+
+    fn client(
+        &self,
+        servers: &Servers,
+        valid_for: Option<Duration>,
+        patience: Duration,
+    ) -> Quorlock {
+        let stored = self.0.clone();
+        let provider = move |_: &str| {
+            let credentials = Credentials::new(stored.lock().clone()?);
+            Ok(valid_for.into_iter().fold(credentials, Credentials::valid_for))
+        };
+        let urls: Vec<_> = servers.iter().map(Server::url).collect();
+        fresh(urls)
+            .credentials(provider)
+            .ttl(LIMIT)
+            .max_ttl(LIMIT)
+            .node_timeout(PATIENT)
+            .no_quorum_timeout(patience)
+            .build()
+            .expect("valid settings")
+    }
+}
+
+#[test]
+fn a_rotated_password_is_asked_for_at_the_next_login() {
+    let servers = Servers::start_with(3, &["--requirepass", "first"]);
+    let stored = Stored::new("first");
+    let locks = stored.client(&servers, None, Duration::ZERO);
+    wait_connected(&locks);
+    let before: Vec<_> = locks.node_stats().iter().map(|node| node.connections).collect();
+    stored.set(Ok("second"));
+    for server in servers.iter() {
+        server.command(&["ACL", "SETUSER", "default", ">second", "<first"]);
+    }
+    for server in servers.iter() {
+        let mut login = redis::Client::open(server.url().replace("://", "://:second@"))
+            .and_then(|client| client.get_connection())
+            .expect("the new password");
+        redis::cmd("CLIENT").arg(&["KILL", "TYPE", "normal"]).exec(&mut login).expect("allowed");
+    }
+    wait_until("new connections", LIMIT, || {
+        let now = locks.node_stats();
+        now.iter().zip(&before).all(|(node, before)| node.connected && node.connections > *before)
+    });
+    wait_until("another lock", LIMIT, || locks.try_lock("orders/42").is_ok());
+}
+
+#[test]
+fn a_provider_that_fails_is_told_and_asked_again() {
+    let servers = Servers::start_with(3, &["--requirepass", "first"]);
+    let stored = Stored::new("first");
+    stored.set(Err("the vault is sealed"));
+    let locks = stored.client(&servers, None, Duration::ZERO);
+    let error = locks.try_lock("orders/42").expect_err("no login");
+    assert_eq!(error.kind(), ErrorKind::NoQuorum, "{error}");
+    assert!(error.to_string().contains("the vault is sealed"), "{error}");
+    stored.set(Ok("wrong-secret"));
+    wait_until("the refusal", LIMIT, || {
+        let error = locks.try_lock("orders/42").expect_err("a wrong password");
+        assert!(!error.to_string().contains("wrong-secret"), "{error}");
+        error.to_string().contains("the provider gave for the login")
+    });
+    stored.set(Ok("first"));
+    wait_until("a lock", LIMIT, || locks.try_lock("orders/42").is_ok());
+}
+
+#[test]
+fn a_live_connection_keeps_its_login_if_another_one_is_refused() {
+    let servers = Servers::start_with(3, &["--requirepass", "first"]);
+    let stored = Stored::new("first");
+    // They count as old at once.
+    let locks = stored.client(&servers, Some(Duration::from_millis(10)), LIMIT);
+    wait_connected(&locks);
+    let before: Vec<_> = locks.node_stats().iter().map(|node| node.connections).collect();
+    stored.set(Ok("wrong"));
+    let refused = |server: &Server| {
+        let info: String =
+            redis::from_redis_value(server.command(&["INFO", "stats"])).expect("text");
+        info.contains("acl_access_denied_auth:") && !info.contains("acl_access_denied_auth:0")
+            || refusals(server) > 0
+    };
+    wait_until("refused logins", LIMIT, || {
+        drop(locks.lock("orders/42").expect("the connections are logged in"));
+        servers.iter().all(refused)
+    });
+    stored.set(Err("the vault is sealed"));
+    for _ in 0..10 {
+        drop(locks.lock("orders/42").expect("the connections are logged in"));
+    }
+    let after: Vec<_> = locks.node_stats().iter().map(|node| node.connections).collect();
+    assert_eq!(after, before);
+}
+
+#[test]
+fn a_password_and_a_provider_exclude_each_other() {
+    let builder = Quorlock::builder().nodes(["redis://127.0.0.1:1"]).password("secret");
+    let error = builder.credentials(|_| Ok(Credentials::new("other"))).build();
+    let error = error.err().expect("one of them is wrong");
+    assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+    for words in ["password", "credentials"] {
+        assert!(error.to_string().contains(words), "{error}");
+    }
+}
+
+/// A URL with a password needs no provider.
+#[test]
+fn a_password_in_the_url_counts() {
+    let servers = Servers::start_with(1, &["--requirepass", "first"]);
+    let url = servers[0].url().replace("://", "://:first@");
+    let builder = fresh([url]).credentials(|_| Err("nobody asks".into()));
+    let locks = builder.build().expect("valid settings");
+    drop(locks.lock("orders/42").expect("the password of the URL"));
+}
