@@ -262,7 +262,7 @@ fn a_live_connection_keeps_its_login_if_another_one_is_refused() {
 fn a_password_and_a_provider_exclude_each_other() {
     let builder = Quorlock::builder().nodes(["redis://127.0.0.1:1"]).password("secret");
     let error = builder.credentials(|_| Ok(Credentials::new("other"))).build();
-    let error = error.err().expect("one of them is wrong");
+    let error = error.expect_err("one of them is wrong");
     assert_eq!(error.kind(), ErrorKind::Config, "{error}");
     for words in ["password", "credentials"] {
         assert!(error.to_string().contains(words), "{error}");

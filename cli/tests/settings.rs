@@ -1,8 +1,37 @@
 //! The masters and the settings: by options, the environment, and a file.
 
 use crate::program::{Folder, World, ends_with, printed, program, told};
-use crate::support::Server;
 use crate::support::authority::Authority;
+use crate::support::{Server, Servers};
+
+/// The command runs for each master, with its URL, and comes before the password of the file.
+#[test]
+fn a_command_prints_the_password() {
+    let servers = Servers::start_with(3, &["--requirepass", "s3cret"]);
+    let folder = Folder::new();
+    let log = folder.write("asked", "");
+    let file = folder.write("quorlock.toml", "password = \"wr0ng\"\nrestart_quarantine = false\n");
+    let command = format!("echo $QUORLOCK_NODE >>{}; echo s3cret", log.display());
+    let run = |option: Option<&str>, environment: Option<&str>| {
+        let mut program = program();
+        program.arg("run").arg("--config").arg(&file).args(["-n", "job"]);
+        program.args(option.into_iter().flat_map(|command| ["--password-command", command]));
+        if let Some(command) = environment {
+            program.env("QUORLOCK_PASSWORD_COMMAND", command);
+        }
+        program.env("QUORLOCK_NODES", servers.urls().join(",")).args(["--", "true"]);
+        program.output().expect("it starts")
+    };
+    ends_with(&run(Some(&command), Some("false")), 0);
+    let asked = std::fs::read_to_string(&log).expect("the command has written it");
+    for url in servers.urls() {
+        assert!(asked.lines().any(|line| line == url), "{url} in {asked}");
+    }
+    ends_with(&run(None, Some(&command)), 0);
+    let failed = run(Some("echo s3cret; exit 3"), None);
+    let told = told(&failed);
+    assert!(told.contains("password command failed") && !told.contains("s3cret"), "{told}");
+}
 
 #[test]
 fn options_come_before_the_environment_and_that_before_the_file() {

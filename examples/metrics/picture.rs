@@ -23,24 +23,21 @@ pub(crate) fn picture(prometheus: &Prometheus, seconds: u64) -> String {
     let waits =
         "1000 * histogram_quantile(0.99, sum by (le) (rate(quorlock_wait_seconds_bucket[3s])))";
     lines(&[
-        plot("masters that grant locks", &[("quorlock_granting_nodes", "quorlock_granting_nodes")]),
+        plot("masters that grant locks", &[("granting", "quorlock_granting_nodes")]),
         plot(
             "calls a second, by outcome",
             &[
-                ("quorlock: acquired", &calls("acquired")),
+                ("acquired", &calls("acquired")),
                 ("held", &calls("held")),
                 ("no_quorum", &calls("no_quorum")),
             ],
         ),
-        plot(
-            "milliseconds that 99 % of the granted calls waited at most",
-            &[("quorlock_wait_seconds", waits)],
-        ),
+        plot("milliseconds that 99 % of the granted calls waited at most", &[("99 %", waits)]),
         plot(
             "renewals that were not confirmed, and losses",
             &[
                 ("unconfirmed", "sum(quorlock_renewals_total{outcome=\"unconfirmed\"})"),
-                ("quorlock_losses_total", "sum(quorlock_losses_total)"),
+                ("losses", "sum(quorlock_losses_total)"),
             ],
         ),
     ])

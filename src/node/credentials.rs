@@ -79,10 +79,10 @@ impl CredentialSource {
         if let Some(last) = state.last.as_ref().filter(|_| is_valid) {
             return Ok(last.clone());
         }
-        let failure = state.failure.as_ref().filter(|_| state.answers > before);
-        Err(failure
-            .cloned()
-            .unwrap_or_else(|| format!("the provider has not given any within {}", exact(timeout))))
+        let failure = state.failure.clone().filter(|_| state.answers > before);
+        drop(state);
+        let silent = || format!("the provider has not given any within {}", exact(timeout));
+        Err(failure.unwrap_or_else(silent))
     }
 
     /// The server has refused those credentials: they are not used for another login.
@@ -110,6 +110,7 @@ impl CredentialSource {
             // A failure shows in the next event, or at the next login.
             let _ = self.ask(&mut state);
         }
+        drop(state);
         None
     }
 
