@@ -110,13 +110,15 @@ impl Builder {
     /// Sets a provider of credentials for all nodes whose URL has no password: for passwords that are rotated, and for the
     /// tokens of managed servers, which end after a while. Excludes [`password`](Self::password). Defaults to none.
     ///
-    /// `provider` is called with the node's URL, on a thread of its own, and for one node never twice at once. A connection
-    /// that needs its answer waits at most for the [`node_timeout`](Self::node_timeout). Then the node counts as down, and the
-    /// answer serves the next try. So does an error or a panic; the error's text is a part of the node's fault, so it should
-    /// name no secret. The provider must not wait for a lock of the same client.
+    /// `provider` is called with the node's URL, without user and password, on a thread of its own, and for one node of a client
+    /// never twice at once. A connection that needs its answer waits at most for the [`node_timeout`](Self::node_timeout). Then
+    /// the node counts as down, and the answer serves the next try. The provider needs a time limit of its own, and must not
+    /// wait for a lock of the same client. If it fails or panics, the last answer is used while it is valid. Otherwise the node
+    /// is down; its fault has the text of the error, which should name no secret.
     ///
     /// New connections use the last answer again for three quarters of the time for which it is
-    /// [valid](Credentials::valid_for), or for ten seconds if it has no end. An answer that a server refuses is not used again.
+    /// [valid](Credentials::valid_for), or for ten seconds if it has no end. An answer that a server refuses is not used again
+    /// until the provider gives it again.
     ///
     /// Before credentials end, the provider is asked for new ones, and each live connection to the node logs in with
     /// them (`AUTH`) before its next request. If they cannot be had or are refused, the connections keep the login that they

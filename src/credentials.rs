@@ -28,7 +28,7 @@ pub struct Credentials {
 
 impl Credentials {
     /// A password that is valid until the server refuses it. Live connections keep their login. New ones log in with it for the next
-    /// ten seconds, and then ask the provider. An empty password is an error.
+    /// ten seconds, and then ask the provider again. An empty password is an error.
     #[must_use]
     pub fn new(password: impl Into<String>) -> Self {
         Self { user: None, password: password.into(), valid_for: None }

@@ -235,8 +235,7 @@ fn a_provider_that_fails_is_told_and_asked_again() {
 fn a_live_connection_keeps_its_login_if_another_one_is_refused() {
     let servers = Servers::start_with(3, &["--requirepass", "first"]);
     let stored = Stored::new("first");
-    // They count as old at once.
-    let locks = stored.client(&servers, Some(Duration::from_millis(10)), LIMIT);
+    let locks = stored.client(&servers, Some(Duration::from_secs(2)), LIMIT);
     wait_connected(&locks);
     let before: Vec<_> = locks.node_stats().iter().map(|node| node.connections).collect();
     stored.set(Ok("wrong"));

@@ -67,13 +67,13 @@ fn settings_are_read_by_the_names_of_the_calls() {
     assert_eq!(format!("{:?}", read("").expect("nothing")), format!("{:?}", Builder::default()));
 }
 
-/// Each method of the builder must have a setting in the file.
+/// Each method of the builder must have a setting in the file, but for a provider, which is code.
 #[test]
 fn each_call_of_the_builder_has_its_setting() {
     let source = include_str!("../src/config.rs");
     let calls = source.lines().filter_map(|line| {
         let (name, _) = line.trim().strip_prefix("pub fn ")?.split_once('(')?;
-        (!name.ends_with("from_env")).then_some(name)
+        (!name.ends_with("from_env") && name != "credentials").then_some(name)
     });
     let calls: Vec<_> = calls.collect();
     assert!(calls.len() > 15, "{calls:?}");

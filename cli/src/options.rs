@@ -213,8 +213,8 @@ pub(crate) struct Keeping {
     #[arg(long, short = 'v')]
     pub(crate) verbose: bool,
 
-    /// Lets COMMAND inherit QUORLOCK_PASSWORD, and QUORLOCK_NODES if it has passwords, for its own `quorlock` calls [default:
-    /// they are removed]
+    /// Lets COMMAND inherit QUORLOCK_PASSWORD and QUORLOCK_PASSWORD_COMMAND, and QUORLOCK_NODES if it has passwords, for its own
+    /// `quorlock` calls [default: they are removed]
     #[arg(long)]
     pub(crate) pass_passwords: bool,
 }

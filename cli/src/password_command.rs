@@ -1,4 +1,4 @@
-//! The command that prints the password of the masters, run for each login.
+//! The command that prints the password of the masters, run for new logins.
 
 use std::error::Error;
 use std::io::{self, BufRead as _, BufReader, Read};
@@ -22,32 +22,43 @@ const LOOK: Duration = Duration::from_millis(5);
 /// Longest output that is read.
 const LONGEST: u64 = 64 * 1024;
 
-/// Runs the command with the shell, with the URL of the master in `QUORLOCK_NODE`. Returns the first line of its output.
+/// Time for the second line, once the command has ended.
+const SECOND_LINE: Duration = Duration::from_millis(200);
+
+/// Runs the command with the shell, with the URL of the master in `QUORLOCK_NODE`. The first line of its output is the password.
+/// The second one may be the number of seconds for which it is valid.
 ///
 /// The error names the command's end, and nothing that it has printed.
 pub(crate) fn password(
     command: &str,
     node: &str,
 ) -> Result<Credentials, Box<dyn Error + Send + Sync>> {
-    run(command, node, LIMIT)
-        .map(Credentials::new)
-        .map_err(|what| format!("the password command {what}").into())
+    let (password, valid_for) =
+        run(command, node, LIMIT).map_err(|what| format!("the password command {what}"))?;
+    let credentials = Credentials::new(password);
+    Ok(valid_for.into_iter().fold(credentials, Credentials::valid_for))
 }
 
-fn run(command: &str, node: &str, limit: Duration) -> Result<String, String> {
+/// The password, and the time for which it is valid, if the command says so.
+type Printed = (String, Option<Duration>);
+
+fn run(command: &str, node: &str, limit: Duration) -> Result<Printed, String> {
     let failed = |error: io::Error| format!("could not be run: {error}");
     let mut shell = Command::new("/bin/sh");
     let shell = shell.args(["-c", command]).env("QUORLOCK_NODE", node);
     let shell = shell.stdin(Stdio::null()).stdout(Stdio::piped()).process_group(0);
     let mut child = Own::spawn(shell).map_err(failed)?;
     let output = child.0.stdout.take();
-    let (sender, first_line) = mpsc::channel();
+    let (sender, lines) = mpsc::channel();
     let reader = move || {
         let Some(output) = output else { return };
-        let (mut output, mut line) = (BufReader::new(output), String::new());
-        let read = (&mut output).take(LONGEST).read_line(&mut line);
-        // The receiver is gone if the command took too long.
-        let _ = sender.send(read.map(|_| line));
+        let mut output = BufReader::new(output);
+        for _ in 0..2 {
+            let mut line = String::new();
+            let read = (&mut output).take(LONGEST).read_line(&mut line);
+            // The receiver is gone if the command took too long.
+            let _ = sender.send(read.map(|_| line));
+        }
         // The command may print more, and must not be stopped by that.
         let _ = io::copy(&mut output, &mut io::sink());
     };
@@ -60,11 +71,13 @@ fn run(command: &str, node: &str, limit: Duration) -> Result<String, String> {
         Some(_) => {}
     }
     // All that it has printed is in the pipe by now.
-    let line = first_line.recv_timeout(limit).map_err(|_| "could not be read")?;
+    let line = lines.recv_timeout(limit).map_err(|_| "could not be read")?;
     let line = line.map_err(|error| format!("could not be read: {error}"))?;
+    let seconds = lines.recv_timeout(SECOND_LINE).ok().and_then(Result::ok);
+    let seconds = seconds.and_then(|line| line.trim().parse::<u32>().ok());
     match line.trim_end_matches(['\r', '\n']) {
         "" => Err("has printed no password".to_owned()),
-        password => Ok(password.to_owned()),
+        password => Ok((password.to_owned(), seconds.map(|s| Duration::from_secs(s.into())))),
     }
 }
 
@@ -90,7 +103,18 @@ mod tests {
     use super::*;
 
     fn printed(command: &str) -> Result<String, String> {
-        run(command, "redis://a", LIMIT)
+        run(command, "redis://a", LIMIT).map(|(password, _)| password)
+    }
+
+    #[test]
+    fn a_number_in_the_second_line_is_the_time_in_seconds() {
+        let valid_for = |command| run(command, "redis://a", LIMIT).expect("a password").1;
+        assert_eq!(valid_for("echo a; echo 900"), Some(Duration::from_secs(900)));
+        for without in
+            ["echo a", "echo a; echo for 900 s", "echo a; echo; echo 900", "echo a; echo -1"]
+        {
+            assert_eq!(valid_for(without), None, "{without}");
+        }
     }
 
     #[test]

@@ -164,7 +164,8 @@ fn ignored() -> u64 {
     set.and_then(|set| u64::from_str_radix(set.trim(), 16).ok()).unwrap_or(0)
 }
 
-/// Blocks all signals, so that only SIGKILL or a fault of its own ends this process. It starts no other process.
+/// Blocks all signals, so that only SIGKILL or a fault of its own ends this process. The processes that it starts have them blocked
+/// as well: only the command that prints a password.
 pub(crate) fn block_signals() {
     // The system skips the signals that cannot be blocked.
     let _ = SigSet::all().thread_block();

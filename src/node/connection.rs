@@ -9,7 +9,7 @@ use super::credentials::Login;
 use super::faults::CLUSTER;
 use super::faults::{Progress, broken_fault, connect_fault, not_redis, server_fault, tls_fault};
 use super::fitness::{self, field};
-use super::login::{keeps_login, log_in, write_login};
+use super::login::{is_about_login, keeps_login, log_in, write_login};
 use super::quote::quoted;
 use super::reader::Unread;
 use super::request::Value;
@@ -198,9 +198,14 @@ impl Connection {
         let Some(number) = self.login.answered() else { return Ok(false) };
         match (value, self.address.credentials()) {
             (redis::Value::Okay, _) => Ok(true),
-            (redis::Value::ServerError(error), Some(source)) => {
+            (redis::Value::ServerError(error), Some(source)) if is_about_login(error) => {
                 keeps_login(source, number, error);
                 Ok(true)
+            }
+            (redis::Value::ServerError(error), _) => {
+                // The next connection logs in anew.
+                let fault = server_fault(&self.address, &RedisError::from(error.clone()));
+                Err(Broken { fault, closed: false, in_step: true })
             }
             (other, _) => Err(self.strange(&other.clone().into())),
         }

@@ -28,6 +28,8 @@ pub(crate) struct CredentialSource {
 #[derive(Default)]
 struct State {
     last: Option<Provided>,
+    /// True if a server has refused them since the provider gave them.
+    is_refused: bool,
     /// The number of different credentials so far.
     number: u64,
     /// The time until which they are used for further logins.
@@ -60,40 +62,41 @@ impl CredentialSource {
     }
 
     /// Returns the credentials for a new connection. Waits for the provider, at most for `timeout`: its answer then serves the next
-    /// login. The error says why there are none.
+    /// login. If it gives none, the last ones serve while they may be valid. The error says why there are none.
     pub(super) fn for_login(self: &Arc<Self>, timeout: Duration) -> Result<Provided, String> {
         let until = clock::now().after(timeout);
         let mut state = self.state.lock();
         let is_fresh = state.fresh_until.is_some_and(|until| clock::now() < until);
-        if let Some(last) = state.last.as_ref().filter(|_| is_fresh) {
+        if let Some(last) = state.valid().filter(|_| is_fresh) {
             return Ok(last.clone());
         }
-        self.ask(&mut state)?;
         let before = state.answers;
-        while state.answers == before {
+        let started = self.ask(&mut state);
+        while started.is_ok() && state.answers == before {
             let Some(slice) = clock::slice(until) else { break };
             self.answered.wait_for(&mut state, slice);
         }
         let is_new = state.answers > before && state.failure.is_none();
-        let is_valid = is_new || state.ends_at.is_some_and(|end| clock::now() < end);
-        if let Some(last) = state.last.as_ref().filter(|_| is_valid) {
+        // A new one may have ended meanwhile, and is worth a try.
+        let last = if is_new { state.last.as_ref() } else { state.valid() };
+        if let Some(last) = last {
             return Ok(last.clone());
         }
         let failure = state.failure.clone().filter(|_| state.answers > before);
         drop(state);
         let silent = || format!("the provider has not given any within {}", exact(timeout));
-        Err(failure.unwrap_or_else(silent))
+        Err(started.err().or(failure).unwrap_or_else(silent))
     }
 
-    /// The server has refused those credentials: they are not used for another login.
+    /// The server has refused those credentials: they are not used for another login before the provider gives them again.
     pub(super) fn refused(&self, number: u64) {
-        self.state.lock().forget(number);
+        self.state.lock().refused(number, false);
     }
 
     /// The server has refused them on a live connection, which keeps the login that it had.
     pub(super) fn refused_live(&self, number: u64, why: String) {
         let mut state = self.state.lock();
-        if state.forget(number) {
+        if state.refused(number, true) {
             // An event from here would call a subscriber while a connection is locked.
             state.refusal = Some(why);
         }
@@ -103,7 +106,7 @@ impl CredentialSource {
     /// If it is time for new ones, the provider is asked meanwhile.
     fn newer(self: &Arc<Self>, number: u64) -> Option<Provided> {
         let mut state = self.state.lock();
-        if let Some(last) = state.last.as_ref().filter(|last| last.number != number) {
+        if let Some(last) = state.valid().filter(|last| last.number != number) {
             return Some(last.clone());
         }
         if state.ask_at.is_some_and(|at| at <= clock::now()) {
@@ -129,9 +132,6 @@ impl CredentialSource {
     }
 
     fn carry_out(&self, is_for_live: bool) {
-        if let Some(why) = self.state.lock().refusal.take() {
-            observe::credentials_not_renewed(&self.node, &why);
-        }
         let answer = self.provider.ask(&self.node).map_err(|what| quoted(&what).to_string());
         let failure = answer.as_ref().err().cloned();
         let mut state = self.state.lock();
@@ -141,9 +141,10 @@ impl CredentialSource {
         }
         (state.is_asking, state.failure) = (false, failure.clone());
         state.answers += 1;
+        let refusal = state.refusal.take();
         drop(state);
         self.answered.notify_all();
-        if let Some(why) = failure.filter(|_| is_for_live) {
+        for why in [refusal, failure.filter(|_| is_for_live)].into_iter().flatten() {
             observe::credentials_not_renewed(&self.node, &why);
         }
     }
@@ -160,19 +161,29 @@ impl State {
             last.credentials.user == credentials.user
                 && last.credentials.password == credentials.password
         };
+        // A server that has refused them on a live connection is not asked again by that: the number stays.
         if !self.last.as_ref().is_some_and(is_same) {
             self.number += 1;
         }
+        self.is_refused = false;
         let credentials = Arc::new(credentials);
         self.last = Some(Provided { credentials, number: self.number });
     }
 
-    /// Forgets the credentials of that number. Returns true if they were the last ones.
-    fn forget(&mut self, number: u64) -> bool {
-        let are_last = self.last.take_if(|last| last.number == number).is_some();
+    /// Returns the last credentials, if they may be valid.
+    fn valid(&self) -> Option<&Provided> {
+        let is_over = self.ends_at.is_some_and(|end| end <= clock::now());
+        self.last.as_ref().filter(|_| !is_over && !self.is_refused)
+    }
+
+    /// A server has refused the credentials of that number. Returns true if they are the last ones.
+    fn refused(&mut self, number: u64, on_live: bool) -> bool {
+        let are_last = self.last.as_ref().is_some_and(|last| last.number == number);
         if are_last {
-            self.ask_at = Some(clock::now().after(ASK_AGAIN));
-            (self.fresh_until, self.ends_at) = (None, None);
+            (self.is_refused, self.fresh_until) = (true, None);
+            // Live connections need others only if theirs end, or if they were to log in with these.
+            let are_needed = on_live || self.ask_at.is_some();
+            self.ask_at = are_needed.then(|| clock::now().after(ASK_AGAIN));
         }
         are_last
     }
@@ -313,6 +324,22 @@ mod tests {
         assert!(source.newer(second.number).is_none());
     }
 
+    /// A connection is not logged in again and again with what the server has refused.
+    #[test]
+    fn a_refused_password_that_the_provider_gives_again_is_for_new_connections_only() {
+        let provider = CredentialProvider::new(|_| Ok(Credentials::new("1")));
+        let source = CredentialSource::new(provider, &"redis://a".into());
+        let first = log_in(&source);
+        source.refused_live(first.number, "refused".to_owned());
+        assert!(source.newer(first.number + 1).is_none(), "nobody is offered it");
+        assert!(source.state.lock().ask_at.is_some(), "the provider is asked");
+        assert_eq!(log_in(&source).number, first.number, "it is worth a try");
+        assert!(source.newer(first.number).is_none());
+        assert_eq!(source.state.lock().ask_at, None, "it has no end");
+        source.refused(first.number);
+        assert_eq!(source.state.lock().ask_at, None, "live connections need none");
+    }
+
     #[test]
     fn the_provider_is_asked_for_live_connections_once_it_is_time() {
         let (source, asked) = source(Some(Duration::from_secs(3_600)));
@@ -350,6 +377,8 @@ mod tests {
         works.store(0, Ordering::Relaxed);
         let_it_age(&source);
         assert_eq!(password(&source), "1");
+        source.state.lock().ends_at = None;
+        assert_eq!(password(&source), "1", "valid until it is refused");
         source.state.lock().ends_at = Some(Time::default());
         assert!(failure(&source, LIMIT).contains("no vault"));
     }

@@ -21,7 +21,7 @@ pub(super) struct LoggedIn {
 }
 
 /// Returns true if the server refuses the user or the password.
-fn is_about_login(error: &ServerError) -> bool {
+pub(super) fn is_about_login(error: &ServerError) -> bool {
     let details = error.details().unwrap_or_default();
     matches!(error.code(), "WRONGPASS" | "NOAUTH") || details.contains("invalid password")
 }

@@ -33,8 +33,10 @@ pub(crate) struct Set {
 
     /// A command that prints the password, for passwords and tokens that change [default: QUORLOCK_PASSWORD_COMMAND]
     ///
-    /// /bin/sh runs it at each login, with the master's URL in QUORLOCK_NODE. The first line of its output is the password. It may
-    /// take 10 s, for which this master counts as down.
+    /// /bin/sh runs it for new logins, at most once in 10 s for each master, with the master's URL in QUORLOCK_NODE. The first line
+    /// of its output is the password. A second line may be the number of seconds for which it is valid: then connections log in
+    /// again before it ends. While it runs for longer than --node-timeout, the master counts as down, and calls that do not
+    /// wait fail. After 10 s it is killed.
     #[arg(long, value_name = "COMMAND", conflicts_with = "ask_password")]
     pub(crate) password_command: Option<String>,
 
