@@ -33,10 +33,11 @@ fn rules(plan: &Plan) -> Rules {
         recovery: Some(recovery(plan)),
         // The targets of the faults are names of containers, in which the judge finds no masters.
         waits: None,
-        // A service of the user may work without tokens, and use only some kinds of locks.
+        // A service of the user may work without tokens, use only some kinds of locks, and tell no figures.
         tokens: false,
         kinds: 0,
         elections: false,
+        figures: false,
         aftermath: plan.max_ttl(),
         grants_a_second: 5.0,
         share_hit: 0.5,

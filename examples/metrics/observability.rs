@@ -113,7 +113,7 @@ impl Account {
             *table += &format!("{what:<20} | {own:>10} | {told:>10}\n");
         }
         *table += &format!("{:<20} | {own:>8.3} s | {waited:>8.3} s", "waits");
-        agree && waited <= own * 1.125 + 1e-3
+        agree && waited <= own * 1.125 + 1e-3 && waited >= own / 2.0
     }
 }
 

@@ -272,6 +272,12 @@ impl Samples {
                 "Releases that wait for the node to come back",
                 Value::Shared(node.kept_releases as f64),
             ),
+            (
+                "quorlock_node_unanswered_releases",
+                Unit::Count,
+                "Releases that the node has not answered",
+                Value::Shared(node.unanswered_releases as f64),
+            ),
         ] {
             self.add(name, unit, text, label.clone(), value);
         }

@@ -84,9 +84,16 @@ impl Times {
         let (least, most) = (sum_of(&begin), sum_of(&|it| end(it).as_secs_f64()));
         // Each duration may lie anywhere in its bucket. Threads that count meanwhile may have changed the sum first.
         let share = ((self.sum.as_secs_f64() - least) / (most - least)).clamp(0.0, 1.0);
-        filled().map(move |(bucket, count)| {
+        let within = move |bucket: usize| {
             let (begin, end) = (begin(bucket), end(bucket).as_secs_f64());
-            (share.mul_add(end - begin, begin), count)
+            share.mul_add(end - begin, begin)
+        };
+        // The last bucket has longer ones: all that the others leave.
+        let last = BUCKETS - 1;
+        let others = sum_of(&|bucket| if bucket == last { 0.0 } else { within(bucket) });
+        let long = (self.sum.as_secs_f64() - others) / self.counts[last] as f64;
+        filled().map(move |(bucket, count)| {
+            (if bucket == last { long.max(begin(bucket)) } else { within(bucket) }, count)
         })
     }
 
@@ -252,6 +259,9 @@ mod tests {
             assert_eq!(count, expected);
         }
         assert_eq!(Times::default().values().count(), 0);
+        let days = [259_200_000_000, 345_600_000_000];
+        let long: Vec<_> = self::times(&days).values().collect();
+        assert_eq!(long, [(302_400.0, 2)], "three days and four");
     }
 
     #[test]

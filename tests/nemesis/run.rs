@@ -40,8 +40,18 @@ impl Options {
         let (masters, max_ttl) = (self.masters, self.max_ttl);
         let waits = Some(WaitRules { masters, max_ttl, reconnect: RECONNECT });
         let (aftermath, share_hit) = (self.max_ttl, 0.75);
-        let elections = !self.long_holds;
-        Rules { recovery, waits, tokens, kinds, elections, aftermath, grants_a_second, share_hit }
+        let (elections, figures) = (!self.long_holds, true);
+        Rules {
+            recovery,
+            waits,
+            tokens,
+            kinds,
+            elections,
+            figures,
+            aftermath,
+            grants_a_second,
+            share_hit,
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::judge::count::Both;
-use crate::judge::{Verdict, Violation};
+use crate::judge::{Rules, Verdict, Violation};
 use crate::witness::Event;
 
 use super::Check;
@@ -13,6 +13,8 @@ pub(crate) const CHECKS: &[Check] = &[
     ("judge::figures_that_agree_are_none", figures_that_agree_are_none),
     ("judge::figures_that_differ_are_a_violation", figures_that_differ_are_a_violation),
     ("judge::a_killed_process_has_no_figures", a_killed_process_has_no_figures),
+    ("judge::waits_that_nobody_saw_are_a_violation", waits_that_nobody_saw_are_a_violation),
+    ("judge::a_call_with_wrong_settings_is_none", a_call_with_wrong_settings_is_none),
 ];
 
 /// One contender gets a lock after 10 ms, another does not, and a third one belongs to another process.
@@ -22,10 +24,14 @@ fn story() -> Story {
     story.valid(50, "w1/b/0", 2, 50).leaves(60, "w1/b/0")
 }
 
-fn counts(story: Story, kind: &str, acquired: u64, held: u64) -> Vec<Violation> {
+fn calls(kind: &str, acquired: u64, held: u64) -> BTreeMap<String, BTreeMap<String, u64>> {
     let ended = [("acquired", acquired), ("held by another", held)];
     let ended: BTreeMap<_, _> = ended.map(|(ending, n)| (ending.to_owned(), n)).into();
-    let calls = BTreeMap::from([(kind.to_owned(), ended)]);
+    BTreeMap::from([(kind.to_owned(), ended)])
+}
+
+fn counts(story: Story, kind: &str, acquired: u64, held: u64) -> Vec<Violation> {
+    let calls = calls(kind, acquired, held);
     let counted = Event::Counted { calls, waited: ms(9), losses: 0 };
     Verdict::of(&story.tell(100, "w1/a/count", counted).end(), &RULES).violations
 }
@@ -45,6 +51,23 @@ fn figures_that_differ_are_a_violation() {
 
 fn a_killed_process_has_no_figures() {
     let verdict = Verdict::of(&story().end(), &RULES);
-    assert_eq!(verdict.violations, []);
+    assert_eq!((verdict.violations.len(), verdict.too_little.len()), (0, 1));
     assert!(verdict.to_string().contains("0 processes"));
+    let rules = Rules { figures: true, ..RULES };
+    assert_eq!(Verdict::of(&story().end(), &rules).too_little.len(), 2, "nobody tells any");
+}
+
+/// The witness sees each call for longer than its client does.
+fn waits_that_nobody_saw_are_a_violation() {
+    let told = |waited| Event::Counted { calls: calls("mutex", 1, 1), waited, losses: 0 };
+    let found = |waited| Verdict::of(&story().tell(100, "w1/a/count", told(waited)).end(), &RULES);
+    assert_eq!(found(ms(10)).violations, []);
+    assert_eq!(found(ms(11)).violations.len(), 1);
+}
+
+/// A client does not count a call that was wrong.
+fn a_call_with_wrong_settings_is_none() {
+    let wrong = Event::Without { why: "wrong configuration".to_owned() };
+    let story = story().wants(70, "w1/a/1").tell(71, "w1/a/1", wrong);
+    assert_eq!(counts(story, "mutex", 1, 1), []);
 }

@@ -14,6 +14,7 @@ pub(crate) const RULES: Rules = Rules {
     tokens: false,
     kinds: 0,
     elections: false,
+    figures: false,
     aftermath: Duration::ZERO,
     grants_a_second: 0.0,
     share_hit: 0.0,

@@ -30,6 +30,10 @@ pub(crate) struct Count {
     pub(crate) violations: Vec<Violation>,
 }
 
+/// The ways in which a call may end that clients count. They do not count calls with wrong settings.
+const COUNTED: [&str; 6] =
+    [ACQUIRED, "held by another", "no quorum", "quarantined", "cancelled", "closed"];
+
 /// The word for a call that got a lock.
 const ACQUIRED: &str = "acquired";
 
@@ -59,6 +63,12 @@ pub(crate) fn count(history: &History, calls: &[Call]) -> Count {
                     both,
                 });
             }
+        }
+        if *waited > seen.waited {
+            let what = "microseconds of waits for locks".to_owned();
+            let us = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+            let both = Both { seen: us(seen.waited), counted: us(*waited) };
+            all.violations.push(Violation::Miscounted { process: process.to_owned(), what, both });
         }
         all.processes += 1;
         all.waited.add(Both { seen: seen.waited, counted: *waited });
@@ -97,6 +107,9 @@ impl Seen {
                 CallResult::Without(why) => why,
                 CallResult::Unknown => continue,
             };
+            if !COUNTED.contains(&ending) {
+                continue;
+            }
             if call.result == CallResult::Granted {
                 seen.waited += call.took();
             }

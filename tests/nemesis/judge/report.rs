@@ -32,6 +32,8 @@ pub(crate) struct Rules {
     pub(crate) kinds: usize,
     /// A run without an election is insufficient.
     pub(crate) elections: bool,
+    /// A run in which no process tells the figures of its clients is insufficient.
+    pub(crate) figures: bool,
     /// Time for which a fault may have effects after it is healed: a quarantine.
     pub(crate) aftermath: Duration,
     /// Grants per second that a sufficient run has. A guard that was never proven valid is no grant.
@@ -154,6 +156,9 @@ impl Verdict {
             let kinds = self.kinds.len();
             reasons
                 .push(format!("locks of {kinds} kinds were held, and there are {}", rules.kinds));
+        }
+        if rules.figures && self.count.processes == 0 {
+            reasons.push("no process told the figures of its clients".to_owned());
         }
         if rules.elections && !self.called.contains_key("campaign") {
             reasons.push("nobody stood for election".to_owned());
