@@ -53,7 +53,7 @@ const FAMILIES: &[&[&str]] = &[
         "PEXPIRE k t NX|XX|GT|LT XX|GT|LT",
         "EXPIRE|PEXPIRE|EXPIREAT|PEXPIREAT k e",
         "PEXPIREAT k d",
-        "PEXPIREAT k d NX|XX|GT|LT",
+        "PEXPIREAT k other NX|XX|GT|LT",
     ],
     &[
         "HSET k f v f v",
@@ -176,6 +176,9 @@ const EXPIRIES: &[&str] = &[
 /// Deadlines, mostly in the future and some in the past.
 const DEADLINES: &[&str] =
     &["4102444800000", "4102444800000", "4102444800001", "4102448400000", "1500000000000", "-1"];
+/// Deadlines that are compared with those of keys, half an hour away from each. A key may have a deadline that a script has made
+/// from its time to live: on a busy server that is a millisecond later. `borders.rs` has equal ones.
+const OTHER_DEADLINES: &[&str] = &["4102446600000", "4102450200000", "1500000000000", "-1"];
 pub(crate) const PATTERNS: &[&str] = &["*", "?", "l*k", "[a-b]", "[^a]", "lock", "\\a", "x*"];
 
 /// The source of random words: the same words for the same seed.
@@ -261,6 +264,7 @@ impl Source {
             "b" => self.one(BOUNDS),
             "e" => self.one(EXPIRIES),
             "d" => self.one(DEADLINES),
+            "other" => self.one(OTHER_DEADLINES),
             "p" => self.one(PATTERNS),
             "t" => return self.ttl().into_bytes(),
             words => self.one(&words.split('|').collect::<Vec<_>>()),
