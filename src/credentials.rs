@@ -41,8 +41,8 @@ impl Credentials {
         self
     }
 
-    /// Sets the time from now for which the password is valid. After three quarters of it, and not before a second, the provider is
-    /// asked again, and live connections log in again.
+    /// Sets the time for which the password is valid, from the call of the provider on. After three quarters of it, and not before
+    /// a second, the provider is asked again, and live connections log in again.
     #[must_use]
     pub fn valid_for(mut self, time: Duration) -> Self {
         self.valid_for = Some(time);

@@ -47,7 +47,7 @@ struct State {
     refusal: Option<String>,
 }
 
-/// What a connection logs in with.
+/// Credentials for the login of a connection.
 #[derive(Clone)]
 pub(super) struct Provided {
     pub(super) credentials: Arc<Credentials>,
@@ -132,11 +132,13 @@ impl CredentialSource {
     }
 
     fn carry_out(&self, is_for_live: bool) {
+        // A slow provider may have made them at once.
+        let asked_at = clock::now();
         let answer = self.provider.ask(&self.node).map_err(|what| quoted(&what).to_string());
         let failure = answer.as_ref().err().cloned();
         let mut state = self.state.lock();
         match answer {
-            Ok(credentials) => state.store(credentials, clock::now()),
+            Ok(credentials) => state.store(credentials, asked_at),
             Err(_) => state.ask_at = state.ask_at.map(|_| clock::now().after(ASK_AGAIN)),
         }
         (state.is_asking, state.failure) = (false, failure.clone());
@@ -151,11 +153,11 @@ impl CredentialSource {
 }
 
 impl State {
-    fn store(&mut self, credentials: Credentials, now: Time) {
-        let renew_at = |time: Duration| now.after(time.mul_f64(0.75).max(ASK_AGAIN));
+    fn store(&mut self, credentials: Credentials, asked_at: Time) {
+        let renew_at = |time: Duration| asked_at.after(time.mul_f64(0.75).max(ASK_AGAIN));
         self.ask_at = credentials.valid_for.map(renew_at);
-        self.ends_at = credentials.valid_for.map(|time| now.after(time));
-        let reused_until = self.ask_at.unwrap_or_else(|| now.after(REUSED_FOR));
+        self.ends_at = credentials.valid_for.map(|time| asked_at.after(time));
+        let reused_until = self.ask_at.unwrap_or_else(|| asked_at.after(REUSED_FOR));
         self.fresh_until = Some(self.ends_at.map_or(reused_until, |end| end.min(reused_until)));
         let is_same = |last: &Provided| {
             last.credentials.user == credentials.user
@@ -350,6 +352,24 @@ mod tests {
         let until = clock::now().after(LIMIT);
         assert!(clock::poll(until, || source.newer(first.number).is_some()));
         assert_eq!(asked.load(Ordering::Relaxed), 2);
+    }
+
+    #[test]
+    fn the_time_of_a_password_begins_with_the_question() {
+        const HOUR: Duration = Duration::from_secs(3_600);
+        let asked = Arc::new(Mutex::new(Time::default()));
+        let began = asked.clone();
+        let provider = CredentialProvider::new(move |_| {
+            let now = clock::now();
+            *began.lock() = now;
+            // Some time passes before the answer.
+            clock::poll(now.after(LIMIT), || clock::now() > now);
+            Ok(Credentials::new("1").valid_for(HOUR))
+        });
+        let source = CredentialSource::new(provider, &"redis://a".into());
+        log_in(&source);
+        let ends_at = source.state.lock().ends_at.expect("it has an end");
+        assert!(ends_at <= asked.lock().after(HOUR));
     }
 
     #[test]
