@@ -61,7 +61,7 @@
 //! - [`guide`]: from the first lock to alerts, in eleven steps
 //! - [`guarantees`]: each promise with its conditions, and the limits
 //! - [`redlock`]: the published criticism of the algorithm, point by point
-//! - [`operations`]: running the masters, access lists, events and figures, changing a set
+//! - [`operations`]: running the masters, access lists, events, changing a set
 //! - [`defaults`]: each setting with its limits, and the reason for its default
 //! - [`errors`]: each error, and each exit code of the program, with the remedy
 //! - [`servers`]: which servers and managed offers can be used
@@ -153,6 +153,18 @@ pub mod guarantees {
     #![doc = include_str!("../docs/guarantees.md")]
 }
 pub mod operations {
+    // Of two targets of a link the first counts.
+    //! [Defaults and why]: crate::defaults
+    //! [Steps of clocks]: crate::guarantees#steps-of-clocks
+    //! [`docs/observability/README.md`]: https://docs.rs/crate/quorlock/latest/source/docs/observability/README.md
+    //! [`docs/program.md`]: https://docs.rs/crate/quorlock/latest/source/docs/program.md
+    //! [`docs/speed.md`]: https://docs.rs/crate/quorlock/latest/source/docs/speed.md
+    //! [`docs/tested.md`]: https://docs.rs/crate/quorlock/latest/source/docs/tested.md
+    //! [`lua/README.md`]: https://docs.rs/crate/quorlock/latest/source/lua/README.md
+    //! [limits of the guarantees]: crate::guarantees#limits
+    //! [third step of the guide]: crate::guide#3-the-first-cron-job
+    //! [usable servers]: crate::servers
+    //!
     #![doc = include_str!("../OPERATIONS.md")]
 }
 pub mod servers {

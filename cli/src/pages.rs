@@ -43,7 +43,8 @@ pub(crate) fn man(name: Option<&str>) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// A page in Markdown as it is read without a browser: a link becomes its text, followed by its address if that is on the web.
+/// A page in Markdown as it is read without a browser. A link becomes its text, followed by its address if that is on the web, or
+/// by the file if its address is at the end of the page and the text does not name the file.
 pub(crate) fn without_links(page: &str) -> String {
     let mut plain = String::new();
     let mut rest = page;
@@ -59,5 +60,33 @@ pub(crate) fn without_links(page: &str) -> String {
         }
         rest = behind;
     }
-    plain + rest
+    plain += rest;
+    let (addresses, lines): (Vec<_>, Vec<_>) =
+        plain.lines().partition(|line| address(line).is_some());
+    addresses.into_iter().filter_map(address).fold(lines.join("\n"), |text, (link, file)| {
+        let named = if link.contains(file) { link.to_owned() } else { format!("{link} ({file})") };
+        text.replace(&format!("[{link}]"), &named)
+    })
+}
+
+/// The text of a link and the file to which it leads, from a line such as `[usable servers]: docs/servers.md#offers`.
+fn address(line: &str) -> Option<(&str, &str)> {
+    let (link, target) = line.strip_prefix('[')?.split_once("]: ")?;
+    Some((link, target.split('#').next()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_become_their_texts() {
+        let page = "A [b](c.md#d), [e](https://f).\n`[g]`: [the h], [`i.md`]\n\n[the h]: h.md#j\n[`i.md`]: i.md\n";
+        let plain = "A b, e (https://f).\n`[g]`: the h (h.md), `i.md`\n";
+        assert_eq!(without_links(page), plain);
+        let manual = without_links(OPERATIONS);
+        let link = manual.lines().find(|line| line.contains("](") || address(line).is_some());
+        assert_eq!(link, None);
+        assert!(manual.contains("usable servers (docs/servers.md)"), "{manual}");
+    }
 }

@@ -110,9 +110,10 @@ impl Quorlock {
     ///
     /// All nodes have to answer, none of them may have a key that can be that of a lock, and each must be certain to have
     /// such a key if there was one. A node is certain if its mark says that it grants locks and no other clock contradicts
-    /// its own. It is also certain if it has run for longer than [`max_ttl`](crate::Builder::max_ttl), was not emptied in
-    /// that time (`FLUSHALL`), and had no mark when this client came. Masters that were started a moment ago do not qualify,
-    /// though they are empty: they may be masters without persistence that were restarted.
+    /// its own. It is also certain if it had no mark when this client came, has run for long enough, and was not emptied in
+    /// this run (`FLUSHALL`, evicted keys). Long enough is [`max_ttl`](crate::Builder::max_ttl), 1 % of it and a second:
+    /// 11.1 s by default. Masters that were started a moment ago do not qualify, though they are empty: they may be masters
+    /// without persistence that were restarted.
     ///
     /// The check relies on each server's report about its own run (`INFO`), and so on its clock. If the clocks of a majority
     /// are set forward within `max_ttl` of the servers' start, the servers seem to have run for longer. If all other nodes

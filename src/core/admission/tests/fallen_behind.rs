@@ -144,7 +144,7 @@ fn visit_slowly(world: &mut World, client: usize, round_trip: Duration) {
 }
 
 /// A client far away is granted locks by a node whose clock has fallen behind its mark, and cannot tell. A process nearby begins
-/// after a step that sets the clock right. OPERATIONS.md states the steps that it does not notice.
+/// after a step that sets the clock right. `docs/guarantees.md` lists the steps that it does not notice.
 #[test]
 fn a_round_trip_hides_no_more_of_a_step_than_it_takes() {
     let tolerance_ms = 100;
