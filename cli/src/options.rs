@@ -64,10 +64,10 @@ pub(crate) enum Command {
     Unlock(Unlock),
     /// Lets masters that were restarted grant locks at once, if nobody can hold one
     ///
-    /// A master that was restarted may have forgotten a lock that is still held. No lock can be held if no master has one, and each
-    /// either grants locks already, or is used for the first time and has run for --max-ttl, 1 % of it and a second (11.1 s by
-    /// default) without being emptied. Otherwise use --force, but only if no client anywhere holds a lock: a second client could
-    /// get the same one.
+    /// A master that was restarted may have forgotten a lock that is still held. No lock can be held if no master has one, and
+    /// each either grants locks already, or is used for the first time and has run for --max-ttl, 1 % of it and a second (11.1 s
+    /// by default) without being emptied. Otherwise use --force, but only if no client anywhere holds a lock: a second client
+    /// could get the same one.
     #[command(after_help = ADMIN_TABLE)]
     Admit(Admit),
     /// Finds problems with the masters, and changes nothing
@@ -202,7 +202,8 @@ pub(crate) struct Run {
 /// The options of all commands that run COMMAND under a lock.
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct Keeping {
-    /// The time that COMMAND has from SIGTERM to SIGKILL when the lock is about to be lost [default: a quarter of the lock's validity]
+    /// The time that COMMAND has from SIGTERM to SIGKILL when the lock is about to be lost [default: a quarter of the lock's
+    /// validity]
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) grace: Option<Duration>,
 

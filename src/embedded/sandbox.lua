@@ -1,4 +1,4 @@
--- What a script finds around it, as in Redis: the tables of Lua that do no harm, `redis`, and no way
+-- The environment of a script, as in Redis: the tables of Lua that do no harm, `redis`, and no way
 -- to leave anything behind for the next script. A node runs this once; it answers the environment of
 -- scripts, the table where they find KEYS and ARGV, and the function that runs a script.
 
@@ -15,7 +15,7 @@ local function frozen(contents)
   return setmetatable({}, { __index = contents, __newindex = read_only, __metatable = false })
 end
 
--- Errors are tables with the error reply in `err`. What the interpreter raises is text.
+-- Errors are tables with the error reply in `err`. The errors of the interpreter are text.
 local function failed(message)
   return { err = 'ERR ' .. message }
 end
@@ -60,7 +60,7 @@ local redis = {
     if select('#', ...) ~= 1 then
       error(failed('wrong number of arguments'), 0)
     end
-    -- What is no text is none.
+    -- Any other value counts as an empty text.
     local kind = type((...))
     return sha1hex((kind == 'string' or kind == 'number') and (...) or '')
   end,
