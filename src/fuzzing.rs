@@ -12,7 +12,7 @@ use std::time::Duration;
 use crate::core::admission::Admission;
 use crate::core::admission::mark::Mark;
 use crate::core::admission::{
-    Chance, Checked, Configuration, Grants, Identity, NextProbe, NodeState, Offset, Probe, Role,
+    Chance, Configuration, Grants, Identity, NextProbe, NodeState, Offset, Probe, Role,
 };
 use crate::core::base::{Allowance, Time};
 use crate::core::link::Via;
@@ -131,11 +131,10 @@ pub fn probes(data: &[u8]) {
         for node in 0..NODES {
             let time = admission.set_time(now);
             let chance = Chance { id: round << 8 | node as u64, jitter: 0.5 };
-            let (change, as_seen) = match admission.next(node, now, time, chance) {
-                NextProbe::Ask(change) => (change, None),
-                NextProbe::Check(as_seen) => (None, Some(as_seen)),
+            let change = match admission.next(node, now, time, chance) {
+                NextProbe::Ask(change) => change,
                 NextProbe::Wait(_) if node >= liars => continue,
-                NextProbe::Wait(_) => (None, None),
+                NextProbe::Wait(_) => None,
             };
             let server_us = i64::try_from(now_ms).expect("it is small") * 1_000;
             let honest = Probe {
@@ -153,13 +152,7 @@ pub fn probes(data: &[u8]) {
                 _ => honest,
             };
             marks[node].clone_from(&probe.mark);
-            match as_seen {
-                Some(as_seen) if as_seen.mark == probe.mark => {
-                    admission.checked(node, Checked::AsSeen(probe.clock), now);
-                }
-                Some(_) => admission.checked(node, Checked::Differs, now),
-                None => admission.probed(node, probe, now),
-            }
+            admission.probed(node, probe, now);
             let _ = admission.take_clock_news();
         }
         let _ = (admission.ready_in(now, admission.set_time(now)), admission.time_us(now, false));

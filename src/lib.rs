@@ -149,6 +149,7 @@ pub mod guarantees {
     // If a link has two targets, the first one counts.
     //! [how it is tested]: https://docs.rs/crate/quorlock
     //! [operations]: crate::operations
+    //! [servers]: crate::servers
     //!
     #![doc = include_str!("../docs/guarantees.md")]
 }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Mutex, MutexGuard};
 use quorlock::{Builder, ErrorKind, OptionalGuard as _, Quorlock};
 use support::clients::fresh;
-use support::fake::{Flood, flooding, is_about_the_mark};
+use support::fake::{Flood, flooding, is_probe};
 use support::{Servers, wait_until};
 
 /// A limit that is never reached.
@@ -112,7 +112,7 @@ fn on_a_request() {
         let requests = Arc::new(AtomicUsize::new(0));
         let first = move |words: &[String]| {
             words[0].starts_with("EVAL")
-                && !is_about_the_mark(words)
+                && !is_probe(words)
                 && requests.fetch_add(1, Ordering::SeqCst) == 0
         };
         // A release, and then an acquire.

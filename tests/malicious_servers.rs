@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use quorlock::{Builder, ErrorKind, OptionalGuard as _, Quorlock};
 use support::clients::admitted;
-use support::fake::{self, is_check, is_probe};
+use support::fake::{self, is_probe};
 use support::{Servers, wait_until};
 
 /// A limit that is never reached.
@@ -89,7 +89,11 @@ fn liar(seed: u64) -> String {
         };
         let answer = match (honest, chance.below(20)) {
             (Some(_), 0) => any(&chance),
-            (Some(_), 1) if words[0] == "TIME" || is_check(words) => {
+            (Some(honest), 1) if is_probe(words) => {
+                let seconds = (1_700_000_000 + chance.below(1_000_000)).to_string();
+                String::from_utf8_lossy(&honest).replace("1700000000", &seconds).into_bytes()
+            }
+            (Some(_), 1) if words[0] == "TIME" => {
                 let seconds = [0, 1_700_000_000 + chance.below(1_000_000), usize::MAX / 4];
                 let seconds = seconds[chance.below(3)].to_string();
                 format!("*2\r\n${}\r\n{seconds}\r\n$1\r\n0\r\n", seconds.len()).into_bytes()

@@ -2,11 +2,14 @@
 
 mod support;
 
+use std::io::Write as _;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use quorlock::{Builder, ErrorKind, Mode, OptionalGuard as _, Quorlock};
 use support::clients::fresh;
 use support::{Server, fake, wait_until};
@@ -135,21 +138,31 @@ fn a_release_that_is_refused_for_want_of_replicas_is_kept() {
 fn made_up(runs: &'static [&str], acknowledged: &'static [usize]) -> (Quorlock, Arc<Counts>) {
     let counts = Arc::new(Counts::default());
     let counted = counts.clone();
-    let url = fake::server(move |command| match command {
-        "PING" => {
-            counted.connections.fetch_add(1, Ordering::SeqCst);
-            b"+PONG\r\n".to_vec()
-        }
-        "TIME" => b"*2\r\n$10\r\n1700000000\r\n$1\r\n0\r\n".to_vec(),
-        "INFO" => {
-            let connections = counted.connections.load(Ordering::SeqCst);
-            let run = runs[connections.min(runs.len()) - 1];
-            let text = format!("redis_version:7.4.0\r\nrun_id:{run}\r\n");
-            format!("${}\r\n{text}\r\n", text.len()).into_bytes()
-        }
-        "EVAL" | "EVALSHA" => b"*2\r\n:1\r\n:0\r\n".to_vec(),
-        "WAIT" => format!(":{}\r\n", next(acknowledged, &counted.waits)).into_bytes(),
-        _ => b"+OK\r\n".to_vec(),
+    let url = fake::serve(move |words, writer| {
+        let peer = writer.peer_addr().ok()?;
+        let mut connections = counted.connections.lock();
+        let known = connections.iter().position(|it| *it == peer);
+        let connection = known.unwrap_or_else(|| {
+            connections.push(peer);
+            connections.len() - 1
+        });
+        drop(connections);
+        let answer = match words[0].to_uppercase().as_str() {
+            "PING" => b"+PONG\r\n".to_vec(),
+            "TIME" => b"*2\r\n$10\r\n1700000000\r\n$1\r\n0\r\n".to_vec(),
+            "INFO" => {
+                let run = runs[connection.min(runs.len() - 1)];
+                let text = format!(
+                    "redis_version:7.4.0\r\nrun_id:{run}\r\nrole:master\r\nmaster_replid:b1\r\n"
+                );
+                format!("${}\r\n{text}\r\n", text.len()).into_bytes()
+            }
+            _ if fake::is_probe(words) => fake::admit(&words[5]),
+            "EVAL" | "EVALSHA" => b"*2\r\n:1\r\n:0\r\n".to_vec(),
+            "WAIT" => format!(":{}\r\n", next(acknowledged, &counted.waits)).into_bytes(),
+            _ => b"+OK\r\n".to_vec(),
+        };
+        writer.write_all(&answer).ok()
     });
     let locks = fresh([url])
         .max_ttl(Duration::from_secs(600))
@@ -164,7 +177,7 @@ fn made_up(runs: &'static [&str], acknowledged: &'static [usize]) -> (Quorlock, 
 
 #[derive(Default)]
 struct Counts {
-    connections: AtomicUsize,
+    connections: Mutex<Vec<SocketAddr>>,
     waits: AtomicUsize,
 }
 
@@ -183,7 +196,7 @@ fn replicas_of_another_run_of_the_server_do_not_count() {
     // The connection for `WAIT` is made anew, to the present server of the address.
     let guard = locks.try_lock("orders/42").optional().expect("one of one");
     assert!(guard.is_some(), "it is free");
-    assert_eq!(counts.connections.load(Ordering::SeqCst), 3);
+    assert_eq!(counts.connections.lock().len(), 3);
 }
 
 /// Another `WAIT` would take its time once more, but the caller's time for answers is over by then.

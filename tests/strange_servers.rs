@@ -118,17 +118,20 @@ fn dribbled_bytes_hold_no_caller() {
         for mut stream in listener.incoming().flatten() {
             thread::spawn(move || {
                 let mut request = [0; 4_096];
-                let version = "redis_version:7.0.15\r\nrun_id:a1\r\n";
+                let version =
+                    "redis_version:7.0.15\r\nrun_id:a1\r\nrole:master\r\nmaster_replid:b1\r\n";
                 let info = format!("${}\r\n{version}\r\n", version.len());
                 let time = "*2\r\n$1\r\n1\r\n$1\r\n0\r\n";
                 let _ = stream.read(&mut request);
                 let _ = write!(stream, "+PONG\r\n{time}{info}{info}{info}:1\r\n+OK\r\n");
                 let _ = stream.read(&mut request);
-                let _ = stream.write_all(&fake::admit(""));
+                let _ =
+                    stream.write_all(&[&fake::admit("")[..], info.repeat(2).as_bytes()].concat());
                 let length = stream.read(&mut request).unwrap_or_default();
                 let change = String::from_utf8_lossy(&request[..length]);
                 let mark = change.lines().find(|line| line.starts_with("quorlock-mark"));
-                let _ = stream.write_all(&fake::admit(mark.unwrap_or_default()));
+                let mark = fake::admit(mark.unwrap_or_default());
+                let _ = stream.write_all(&[&mark[..], info.repeat(2).as_bytes()].concat());
                 let _ = stream.read(&mut request);
                 let _ = stream.write_all(b"$100000\r\n");
                 while stream.write_all(b"x").is_ok() {

@@ -9,7 +9,8 @@
 --     key         the keys that may be locks, in hexadecimal digits: strings and hashes with an expiry that are short
 --                 enough. Some may be returned twice in one scan.
 --     seconds     at the end of the scan, the time in seconds for which the server has run without being emptied, by its clock;
---                 0 if it was emptied in this run, or has evicted keys, as far as it counts these, and before the end
+--                 0 if it was emptied in this run, or has evicted keys, as far as it counts these, and before the end; also if
+--                 it refuses INFO in scripts
 --
 -- It changes nothing. It visits about 1,000 keys, or fewer if it has found many: the server runs nothing else meanwhile, and
 -- clients read short replies only.
@@ -52,11 +53,15 @@ table.sort(found) -- keys have no order
 
 local seconds = 0
 if cursor == '0' then
-  local commands = redis.call('INFO', 'commandstats')
-  local evicted = string.match(redis.call('INFO', 'stats'), '\nevicted_keys:(%d+)')
+  local function info(section)
+    local text = redis.pcall('INFO', section)
+    return type(text) == 'string' and text or ''
+  end
+  local commands = info('commandstats')
+  local evicted = string.match(info('stats'), '\nevicted_keys:(%d+)')
   local was_emptied = evicted ~= '0' or string.find(commands, '\ncmdstat_flush', 1, true)
     or string.find(commands, '\ncmdstat_swapdb', 1, true)
-  local run = string.match(redis.call('INFO', 'server'), '\nuptime_in_seconds:(%d+)')
+  local run = string.match(info('server'), '\nuptime_in_seconds:(%d+)')
   seconds = not was_emptied and tonumber(run) or 0
 end
 return {cursor, found, seconds}

@@ -178,11 +178,11 @@ impl Connection {
         Broken { fault, closed: false, in_step: false }
     }
 
-    /// Reads the bytes that have come, without waiting. Returns true if they are a whole answer, which the next read returns.
-    pub(super) fn has_answer(&mut self) -> Result<bool, Broken> {
-        while self.wire.has_answer().map_err(|unread| self.broken(unread))? {
+    /// Reads the bytes that have come, without waiting. Returns true if they are so many whole answers, which the next reads return.
+    pub(super) fn has_answers(&mut self, needed: usize) -> Result<bool, Broken> {
+        while self.wire.has_answers(1).map_err(|unread| self.broken(unread))? {
             if !self.login.is_next() {
-                return Ok(true);
+                return self.wire.has_answers(needed).map_err(|unread| self.broken(unread));
             }
             let value = self.wire.read(clock::now()).map_err(|unread| self.broken(unread))?;
             self.is_of_login(&value)?;
@@ -244,7 +244,7 @@ impl Connection {
         let mut commands = redis::cmd("PING").get_packed_command();
         commands.extend_from_slice(TIME);
         // One section for each call: servers before 7.0 take only one.
-        for section in ["server", "cluster", "memory"] {
+        for section in ["server", "replication", "memory"] {
             redis::cmd("INFO").arg(section).write_packed_command(&mut commands);
         }
         commands.extend_from_slice(CLIENT_ID);
@@ -264,9 +264,10 @@ impl Connection {
         if let Some(what) = fitness::unfit(&server) {
             return Err(NodeFault::caused_by(Cause::Unfit, self.address.shown(), what));
         }
-        self.clock = Some(clock.map_err(|broken| broken.fault)?);
-        let cluster = self.read_text(deadline)?;
+        let clock = clock.map_err(|broken| broken.fault)?;
+        let replication = self.read_text(deadline)?;
         let memory = self.read_text(deadline)?;
+        self.clock = Some(clock);
         self.id = self.read_client_id(deadline).map_err(|broken| broken.fault)?;
         // The name is for operators. A server that refuses it serves locks as well.
         self.read_any(deadline).map_err(|broken| broken.fault)?;
@@ -275,8 +276,11 @@ impl Connection {
         let policy = field(&memory, "maxmemory_policy").filter(|policy| *policy != "noeviction");
         self.evicts = policy.filter(|_| limited).map(|policy| quoted(policy).to_string());
         field(&server, "redis_version").ok_or_else(|| not_redis(&self.address))?;
-        if field(&cluster, "cluster_enabled") == Some("1") {
+        if fitness::is_cluster(&server) {
             return Err(NodeFault::caused_by(Cause::Unfit, self.address.shown(), CLUSTER));
+        }
+        if let Some(what) = fitness::hides_promotions(&replication) {
+            return Err(NodeFault::caused_by(Cause::Unfit, self.address.shown(), what));
         }
         Ok(())
     }

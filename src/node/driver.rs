@@ -11,12 +11,13 @@ use super::batch;
 use super::connection::{Broken, Connection, Reply, TIME, write_end};
 use super::job::{Asked, Job, Undelivered};
 use super::mailbox::Mailbox;
+use super::question::{self, Answer, Answers, OF_SERVER, Question};
 use super::replicas::Unreplicated;
 use super::request::Value;
 use super::set::NodeSet;
 use super::shared::Shared;
 use super::steps::{Next, Progress};
-use super::surroundings::{Around, Asks, Found, Question};
+use super::surroundings::Around;
 use super::wire::Socket;
 use crate::clock;
 use crate::core::base::Time;
@@ -54,8 +55,8 @@ pub(super) struct Driver {
     connection: Option<Connection>,
     /// True if the node is usable over the connection.
     pub(super) is_up: bool,
-    /// The last question about the node.
-    asks: Asks,
+    /// True if connections may lead through a proxy that keeps them open when another server takes over: see [`Answer`].
+    is_relayed: bool,
     /// Time when a caller last drove it.
     driven_at: Option<Time>,
     /// Set if a caller has left outstanding answers. Until this time they are normally the next caller's, then the worker's.
@@ -86,7 +87,7 @@ impl Driver {
             confirmer,
             connection: None,
             is_up: false,
-            asks: Asks::Probe,
+            is_relayed: false,
             driven_at: None,
             left_until: None,
             others_wait: false,
@@ -262,7 +263,11 @@ impl Driver {
                 if let Some(policy) = connection.evicts() {
                     self.shared.status.evicts(policy);
                 }
-                let opened = connection.opened();
+                let mut opened = connection.opened();
+                if self.is_relayed {
+                    // A proxy may deliver requests to the next run that were written for this one.
+                    opened.run.clear();
+                }
                 self.connection = Some(connection);
                 self.tell(|link, _| link.handle_opened(opened, clock::now()));
             }
@@ -288,20 +293,26 @@ impl Driver {
     /// The bytes of the next write, and the numbers of its commands and of the requests in them.
     fn encoded(&mut self) -> (Vec<u8>, usize, usize) {
         let (mut buffer, mut commands, mut scripts) = (Vec::with_capacity(A_CALL), 0, 0);
-        let (asks, mark_key) = (&mut self.asks, self.set.mark_key());
+        let mark_key = self.set.mark_key();
+        let is_relayed = self.is_relayed;
         self.link.show_write(|command| {
             commands += 1;
             match command {
                 Command::End(id) => write_end(id, &mut buffer),
                 Command::Question(question, form) => {
-                    *asks = question.asks;
-                    question.request.write_to(&mut buffer, form, "");
+                    commands += Question::COMMANDS - 1;
+                    question.write_to(&mut buffer, form);
                 }
                 Command::Call { jobs, batch, form, mark } => {
                     scripts += jobs.len();
                     batch::write(jobs, batch, form, (mark_key, mark), &mut buffer);
                 }
-                Command::Clock => buffer.extend_from_slice(TIME),
+                Command::Clock => {
+                    if is_relayed {
+                        commands += question::write_info(&mut buffer);
+                    }
+                    buffer.extend_from_slice(TIME);
+                }
             }
         });
         (buffer, commands, scripts)
@@ -333,10 +344,10 @@ impl Driver {
                 self.tell(|link, _| link.handle_ended(over, clock::now()));
             }
             Awaited::Question => {
-                let told = match connection.read(deadline)? {
-                    Reply::Value(value) => self.found(&value).map(|()| Told::Answered)?,
-                    Reply::NoScript => Told::NoScript,
-                    Reply::Error(fault) => Told::Refused(fault),
+                let told = match question::read_answers(connection, deadline)? {
+                    Answers::Values(values) => self.found(values).map(|()| Told::Answered)?,
+                    Answers::NoScript => Told::NoScript,
+                    Answers::Refused(fault) => Told::Refused(fault),
                 };
                 self.tell(|link, around| link.handle_question(told, clock::now(), around));
             }
@@ -353,6 +364,10 @@ impl Driver {
                 self.tell(|link, around| link.handle_answer(reply, clock::now(), around));
             }
             Awaited::Clock => {
+                if self.is_relayed {
+                    let is_still_there = |server: &_| self.set.is_still_there(self.node, server);
+                    question::read_server(connection, deadline, is_still_there)?;
+                }
                 let sent = self.link.sent().unwrap_or_else(clock::now);
                 let clock = connection.read_clock(sent, deadline)?;
                 self.tell(|link, around| link.handle_clock(clock, clock::now(), around));
@@ -368,27 +383,22 @@ impl Driver {
     /// Handles the node's answer to a question about itself.
     ///
     /// The connection to a server that is no master ends, so that it gets no requests.
-    fn found(&self, value: &Value) -> Result<(), Broken> {
+    fn found(&mut self, values: Vec<Value>) -> Result<(), Broken> {
         let answered = clock::now();
         let sent = self.link.sent().unwrap_or(answered);
-        match self.asks.read(value, sent, answered) {
-            Some(Found::Probe(probe)) => self.set.probed(self.node, probe, answered),
-            Some(Found::Checked(checked)) => self.set.checked(self.node, checked, answered),
-            None => {
-                let what = format!(
-                    "the server has answered {} with {value}; is it a proxy, or something other than \
-                     Redis?",
-                    self.asks.in_words()
-                );
-                let fault = NodeFault::new(self.address.shown(), what);
-                return Err(Broken { fault, closed: false, in_step: false });
-            }
+        let Some(Answer { probe, is_relayed }) = question::read(&values, sent, answered) else {
+            return Err(question::strange(&self.address, values));
+        };
+        self.is_relayed = is_relayed;
+        // A proxy has kept the connection open.
+        let run_id = probe.identity.run_id();
+        if self.connection.as_ref().is_some_and(|it| it.run_id() != run_id) {
+            return Err(question::another_server(&self.address));
         }
+        self.set.probed(self.node, probe, answered);
         match self.set.no_master(self.node) {
-            Some(fault) if self.asks == Asks::Probe => {
-                Err(Broken { fault, closed: false, in_step: true })
-            }
-            _ => Ok(()),
+            Some(fault) => Err(Broken { fault, closed: false, in_step: true }),
+            None => Ok(()),
         }
     }
 
@@ -533,8 +543,14 @@ impl Driver {
         bytes <= MOST_BEHIND && self.socket().is_none_or(Socket::has_room)
     }
 
+    /// Returns true if all has come that the next step reads.
     fn has_answer(&mut self) -> Result<bool, Broken> {
-        self.connection.as_mut().map_or(Ok(true), Connection::has_answer)
+        let needed = match self.link.awaited() {
+            Some(Awaited::Question) => Question::COMMANDS,
+            Some(Awaited::Clock) if self.is_relayed => 1 + OF_SERVER.len(),
+            _ => 1,
+        };
+        self.connection.as_mut().map_or(Ok(true), |it| it.has_answers(needed))
     }
 
     /// The socket to wait on for an answer.

@@ -18,7 +18,7 @@ pub(super) fn unfit(server: &str) -> Option<String> {
             quoted(version)
         ));
     }
-    if field(server, "redis_mode") == Some("sentinel") {
+    if mode(server) == Some("sentinel") {
         let what = "the server is a Sentinel, which watches masters and keeps no data; name the masters \
                     themselves, each of them independent";
         return Some(what.to_owned());
@@ -39,6 +39,29 @@ pub(super) fn unfit(server: &str) -> Option<String> {
         let version = quoted(version);
         format!("the server is Redis {version}, which is too old; {use_redis}")
     })
+}
+
+/// The reason why nobody can tell whether a server was promoted, by its INFO of replication, and what to do.
+pub(super) fn hides_promotions(replication: &str) -> Option<String> {
+    replication_id(replication).is_none().then(|| {
+        "the server shows no replication id (`master_replid` in `INFO replication`), so nobody can tell whether \
+         another server has taken over that lacks locks; use Redis or Valkey, or another offer"
+            .to_owned()
+    })
+}
+
+/// The id that changes when the server is promoted.
+pub(super) fn replication_id(replication: &str) -> Option<&str> {
+    field(replication, "master_replid").filter(|id| id.bytes().any(|byte| byte != b'0'))
+}
+
+/// Returns true for a node of a cluster. Valkey has another name for the field.
+pub(super) fn is_cluster(server: &str) -> bool {
+    mode(server) == Some("cluster")
+}
+
+fn mode(server: &str) -> Option<&str> {
+    field(server, "redis_mode").or_else(|| field(server, "server_mode"))
 }
 
 /// The value of `name` in a server's INFO.
@@ -65,6 +88,25 @@ mod tests {
             "redis_version:unstable\r\nrun_id:a1\r\n",
         ] {
             assert_eq!(unfit(info), None, "{info}");
+        }
+    }
+
+    #[test]
+    fn a_server_without_a_replication_id_hides_promotions() {
+        let shown = "role:master\r\nmaster_replid:b1\r\n";
+        assert_eq!((hides_promotions(shown), replication_id(shown)), (None, Some("b1")));
+        for id in ["", "master_replid:\r\n", "master_replid:0000000000\r\n"] {
+            assert_eq!(replication_id(id), None, "{id}");
+            assert!(hides_promotions(id).is_some_and(|why| why.contains("master_replid")), "{id}");
+        }
+    }
+
+    #[test]
+    fn valkey_has_another_name_for_the_mode() {
+        for name in ["redis_mode", "server_mode"] {
+            assert!(is_cluster(&format!("# Server\r\n{name}:cluster\r\n")), "{name}");
+            assert!(!is_cluster(&format!("# Server\r\n{name}:standalone\r\n")), "{name}");
+            assert!(unfit(&format!("{name}:sentinel\r\n")).is_some(), "{name}");
         }
     }
 }

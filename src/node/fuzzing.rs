@@ -9,13 +9,13 @@ use std::time::Duration;
 use redis::{ErrorKind, RedisError, Value as Reply};
 
 use super::address::Address;
-use super::admit;
 use super::batch;
 use super::connection::microseconds;
 use super::faults::{Progress, broken_fault, connect_fault, server_fault};
 use super::fitness::{field, unfit};
 use super::listening::{Event, Message, event};
 use super::login::{Said, refused};
+use super::question::read;
 use super::quote::quoted;
 use super::reader::{DEEPEST, LONGEST, Reader, Unread};
 use super::request::Value;
@@ -134,10 +134,8 @@ fn script_reply(value: Value) {
     let _ = (reply::telling(&value), reply::scan(&value));
     let asked = reply::asked(&value).into_iter();
     asked.for_each(|request| _ = ReleaseRequest::new(&request.reason));
-    let now = Time::from_start(TIMEOUT);
-    if let Some(probe) = admit::read(&value, Time::default(), now) {
-        assert!(is_printable(probe.identity.run_id()) && probe.identity.run_id().len() <= 64);
-    }
+    let info = "role:master\r\nrun_id:a\r\nmaster_replid:b\r\n";
+    probe(value.clone(), info);
     for requests in 1..=4 {
         match batch::answers(value.clone(), requests) {
             Ok(Answers::NothingDone) => assert_eq!(value, Value::Int(0)),
@@ -147,12 +145,26 @@ fn script_reply(value: Value) {
     }
 }
 
+/// Reads the answers to a probe, with that text as all sections of INFO.
+fn probe(script: Value, info: &str) {
+    let info = Value::Text(info.to_owned());
+    let now = Time::from_start(TIMEOUT);
+    if let Some(answer) = read(&[script, info.clone(), info], Time::default(), now) {
+        let run_id = answer.probe.identity.run_id();
+        assert!(is_printable(run_id) && run_id.len() <= 64);
+    }
+}
+
 /// INFO is read and shown within bounds.
 pub fn info(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     if let Some(what) = unfit(&text) {
         fine(&what);
     }
+    let time = ["1700000000", "0"].map(|part| Value::Text(part.to_owned()));
+    let [seconds, microseconds] = time;
+    let script = vec![Value::Int(0), seconds, microseconds, Value::List(vec![]), Value::Int(0)];
+    probe(Value::List(script), &text);
     for name in ["run_id", "redis_version", "maxmemory_policy", "cluster_enabled", ""] {
         if let Some(value) = field(&text, name) {
             assert!(!value.contains('\n') && text.contains(value));

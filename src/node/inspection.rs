@@ -10,10 +10,10 @@ use redis::{RedisError, Value};
 
 use super::address::Address;
 use super::admission_view::AdmissionView;
-use super::admit;
 use super::connection::{Connection, TIME};
 use super::faults::{Progress, broken_fault, server_fault};
 use super::fitness::field;
+use super::question;
 use super::quote::quoted;
 use super::rights::{self, Refusal, Refused, Try};
 use crate::clock;
@@ -157,7 +157,7 @@ impl Inspection {
 
     fn open_one(&self) -> Result<Opened, NodeFault> {
         let mut connection = Connection::open(&self.address, self.patience)?;
-        let probe = admit::ask(&mut connection, &self.mark_key, self.patience);
+        let probe = question::probe(&mut connection, &self.mark_key, self.patience);
         Ok((connection, probe.map_err(|broken| broken.fault)?))
     }
 
@@ -174,7 +174,7 @@ impl Inspection {
                 return false;
             }
             known.push(run_id.clone());
-            let probe = admit::ask(&mut connection, &self.mark_key, self.patience);
+            let probe = question::probe(&mut connection, &self.mark_key, self.patience);
             !probe.is_ok_and(|probe| is_replica(&probe)) && master.replace(run_id).is_some()
         };
         let each = self.address.each(self.patience).unwrap_or_default();

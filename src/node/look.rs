@@ -8,9 +8,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::address::Address;
-use super::admit;
 use super::connection::Connection;
 use super::driver::Driver;
+use super::question;
 use super::set::NodeSet;
 use crate::clock;
 use crate::core::base::Time;
@@ -70,7 +70,7 @@ fn look_by(
     node: usize,
 ) -> Result<Connection, NodeFault> {
     let mut connection = opened?;
-    let probe = admit::ask(&mut connection, set.mark_key(), timeout);
+    let probe = question::probe(&mut connection, set.mark_key(), timeout);
     // A server that does not answer the probe cannot be told from another one.
     if let Ok(probe) = probe.map_err(|broken| broken.fault)? {
         set.sighted(node, &probe, clock::now());

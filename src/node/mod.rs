@@ -6,9 +6,7 @@
 mod address;
 mod addresses;
 mod admission_view;
-mod admit;
 mod batch;
-mod check;
 mod connection;
 mod credentials;
 mod disagreement;
@@ -28,6 +26,7 @@ mod look;
 mod looks;
 mod mailbox;
 mod opening;
+mod question;
 mod quote;
 mod reader;
 mod recall;
@@ -51,11 +50,7 @@ mod worker;
 
 pub(crate) use address::Address;
 #[cfg(all(test, feature = "embedded"))]
-pub(crate) use admit::{read as read_probe, request as probe_request};
-#[cfg(all(test, feature = "embedded"))]
 pub(crate) use batch::{answers as read_answers, eval};
-#[cfg(all(test, feature = "embedded"))]
-pub(crate) use check::{read as read_check, request as check_request};
 #[cfg(feature = "diagnosis")]
 pub(crate) use disagreement::SEVERAL_SERVERS;
 pub(crate) use driven::{Carried, Driven};
@@ -63,6 +58,8 @@ pub(crate) use handle::Node;
 #[cfg(feature = "diagnosis")]
 pub(crate) use inspection::{Facts, Inspection, Memory, Persistence, node_states};
 pub(crate) use job::{Answer, Ask, Sink, Undelivered};
+#[cfg(all(test, feature = "embedded"))]
+pub(crate) use question::{OF_SERVER, Question, identity, read as read_probe};
 pub(crate) use replicas::Replicas;
 pub(crate) use request::{Part, Request, RequestBuilder, Script, Value};
 #[cfg(feature = "diagnosis")]

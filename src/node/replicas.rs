@@ -11,6 +11,7 @@ use crossbeam_channel::Receiver;
 
 use super::address::Address;
 use super::connection::{Broken, Connection, Reply};
+use super::fitness::field;
 use super::job::{Sink, Undelivered};
 use super::request::Value;
 use crate::clock;
@@ -92,11 +93,18 @@ impl Confirmer {
         let wait_ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
         let mut commands = redis::cmd("SET").arg(key).arg("").arg("PX").arg(1).get_packed_command();
         redis::cmd("WAIT").arg(needed).arg(wait_ms).write_packed_command(&mut commands);
+        // A proxy may keep the connection open when another server takes over.
+        redis::cmd("INFO").arg("server").write_packed_command(&mut commands);
         let broken = |broken: Broken| Unconfirmed::Broken(broken.fault);
-        connection.write_commands(&commands, 2).map_err(broken)?;
+        connection.write_commands(&commands, 3).map_err(broken)?;
         let deadline = clock::now().after(self.timeout + *timeout + GRACE);
         connection.read_text(deadline).map_err(Unconfirmed::Broken)?;
-        match connection.read(deadline).map_err(broken)? {
+        let acknowledged = connection.read(deadline).map_err(broken)?;
+        let server = connection.read_text(deadline).map_err(Unconfirmed::Broken)?;
+        if field(&server, "run_id") != Some(connection.run_id()) {
+            return Err(Unconfirmed::Broken(self.another_server()));
+        }
+        match acknowledged {
             Reply::Value(Value::Int(acknowledged)) if acknowledged >= i64::from(*needed) => {
                 Ok(connection)
             }

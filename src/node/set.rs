@@ -16,7 +16,7 @@ use super::mailbox::Mailbox;
 use super::recall::Recall;
 use crate::clock;
 use crate::core::admission::{
-    Admission, AdmitCall, AdmitStep, Chance, Checked, ClockNews, Configuration, Grants, NextProbe,
+    Admission, AdmitCall, AdmitStep, Chance, ClockNews, Configuration, Grants, Identity, NextProbe,
     NodeState, Offset, Probe,
 };
 use crate::core::base::Time;
@@ -280,15 +280,6 @@ impl NodeSet {
         self.seen(node, clock, now, |admission| admission.probed(node, probe, now));
     }
 
-    /// Hands in the node's answer to a check: see `Admission::checked`.
-    pub(super) fn checked(&self, node: usize, checked: Checked, now: Time) {
-        let hand_in = |admission: &mut Admission| admission.checked(node, checked, now);
-        match checked {
-            Checked::AsSeen(clock) => self.seen(node, clock, now, hand_in),
-            Checked::Differs => hand_in(&mut self.known.lock().admission),
-        }
-    }
-
     /// Applies `seen`, which hands in an observation of the node. `clock` was read along with that.
     fn seen(&self, node: usize, clock: Offset, now: Time, seen: impl FnOnce(&mut Admission)) {
         let mut known = self.known.lock();
@@ -307,6 +298,11 @@ impl NodeSet {
             let others = self.mailboxes.iter().enumerate().filter(|(other, _)| *other != node);
             others.for_each(|(_, mailbox)| mailbox.wake());
         }
+    }
+
+    /// Returns true if that server is the one that the last probe has shown: see `Admission::is_still_there`.
+    pub(super) fn is_still_there(&self, node: usize, server: &Identity) -> bool {
+        self.known.lock().admission.is_still_there(node, server)
     }
 
     /// Hands in a probe over another connection to the node.

@@ -3,56 +3,16 @@
 use std::sync::Arc;
 
 use super::job::{Asked, Undelivered};
-use super::request::{Request, Script, Value};
+use super::question::Question;
+use super::request::Script;
 use super::set::NodeSet;
 use super::status::Status;
-use super::{admit, check};
-use crate::core::admission::{Checked, NextProbe, Offset, Probe};
+use crate::core::admission::{NextProbe, Offset};
 use crate::core::base::{Time, exact, rounded};
 use crate::core::link::{ClockVerdict, NextQuestion, Surroundings};
 use crate::error::NodeFault;
 use crate::random::random;
 use crate::terms::CLOCK_TOLERANCE;
-
-/// A question about a node.
-pub(super) struct Question {
-    pub(super) asks: Asks,
-    pub(super) request: Request,
-}
-
-/// The questions to a node about itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Asks {
-    /// A probe: it reads the node's identity and mark, perhaps with a change of the mark.
-    Probe,
-    /// A check whether the node is as a probe has seen it.
-    Check,
-}
-
-/// The answer to such a question.
-pub(super) enum Found {
-    Probe(Probe),
-    Checked(Checked),
-}
-
-impl Asks {
-    /// Reads an answer to the question, which was sent and answered at these times; `None` if no server that we know answers
-    /// like this.
-    pub(super) fn read(self, value: &Value, sent: Time, answered: Time) -> Option<Found> {
-        match self {
-            Self::Check => check::read(value, sent, answered).map(Found::Checked),
-            Self::Probe => admit::read(value, sent, answered).map(Found::Probe),
-        }
-    }
-
-    /// The question in words.
-    pub(super) const fn in_words(self) -> &'static str {
-        match self {
-            Self::Check => "the question whether anything has changed",
-            Self::Probe => "the first question",
-        }
-    }
-}
 
 /// One node, as its client knows it.
 pub(super) struct Around<'a> {
@@ -81,12 +41,10 @@ impl Surroundings<Asked> for Around<'_> {
 
     fn next_question(&mut self, now: Time) -> NextQuestion<Question> {
         let key = self.set.mark_key();
-        let (asks, request) = match self.set.next(self.node, now) {
-            NextProbe::Wait(until) => return NextQuestion::Wait(until),
-            NextProbe::Ask(change) => (Asks::Probe, admit::request(key, change.as_ref())),
-            NextProbe::Check(as_seen) => (Asks::Check, check::request(key, &as_seen)),
-        };
-        NextQuestion::Ask(Question { asks, request })
+        match self.set.next(self.node, now) {
+            NextProbe::Wait(until) => NextQuestion::Wait(until),
+            NextProbe::Ask(change) => NextQuestion::Ask(Question::new(key, change.as_ref())),
+        }
     }
 
     fn script(&self, question: &Question) -> &'static Script {

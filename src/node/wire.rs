@@ -4,6 +4,7 @@
 //! memory, and one that sends a byte now and then keeps its reader for ever. So the socket is our own;
 //! URLs, commands and the parser are the crate's.
 
+use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 #[cfg(unix)]
@@ -29,7 +30,8 @@ pub(super) struct Wire {
     stream: Stream,
     reader: Reader,
     /// A value that was read, and not taken yet.
-    read: Option<Value>,
+    /// The values that were read and not taken yet.
+    ready: VecDeque<Value>,
 }
 
 impl Wire {
@@ -52,7 +54,7 @@ impl Wire {
         };
         #[cfg(not(feature = "tls"))]
         let stream = Stream::Plain(bounded);
-        Ok(Self { stream, reader: Reader::new(timeout), read: None })
+        Ok(Self { stream, reader: Reader::new(timeout), ready: VecDeque::new() })
     }
 
     /// Makes a wire of one end of a socket pair.
@@ -62,7 +64,7 @@ impl Wire {
         socket.set_write_timeout(Some(timeout))?;
         let limit = Limit::Until(clock::now().after(timeout));
         let stream = Stream::Plain(Bounded { socket: Socket::Unix(Arc::new(socket)), limit });
-        Ok(Self { stream, reader: Reader::new(timeout), read: None })
+        Ok(Self { stream, reader: Reader::new(timeout), ready: VecDeque::new() })
     }
 
     /// Writes all bytes by `until`; a write in progress at that time may take one timeout more.
@@ -74,21 +76,21 @@ impl Wire {
     /// Reads the next value, if it is there by `until`; a read in progress at that time may take one timeout
     /// more. After a timeout the rest may still be read, within the time limit of a whole answer.
     pub(super) fn read(&mut self, until: Time) -> Result<Value, Unread> {
-        if let Some(value) = self.read.take() {
+        if let Some(value) = self.ready.pop_front() {
             return Ok(value);
         }
         self.stream.bounded().limit = Limit::Until(until);
         self.reader.read(&mut self.stream)
     }
 
-    /// Reads the bytes that have come, without waiting. Returns true if they are a whole value, which the next read returns.
-    pub(super) fn has_answer(&mut self) -> Result<bool, Unread> {
+    /// Reads the bytes that have come, without waiting. Returns true if they are so many whole values, which the next reads return.
+    pub(super) fn has_answers(&mut self, needed: usize) -> Result<bool, Unread> {
         self.stream.bounded().limit = Limit::AtOnce;
-        while self.read.is_none() {
-            self.read = match self.reader.read_at_once(&mut self.stream) {
+        while self.ready.len() < needed {
+            match self.reader.read_at_once(&mut self.stream) {
                 // A pushed message answers no command.
-                Ok(Value::Push { .. }) => continue,
-                Ok(value) => Some(value),
+                Ok(Value::Push { .. }) => {}
+                Ok(value) => self.ready.push_back(value),
                 Err(Unread::Failed(error)) if error.is_timeout() => return Ok(false),
                 Err(unread) => return Err(unread),
             };

@@ -1,5 +1,4 @@
-//! The scripts that probe and check a node, as stories: a server and an embedded node answer alike, except for their
-//! identities.
+//! The script of a probe, as a story: a server and an embedded node answer alike.
 
 use quorlock::embedded::Nodes;
 use redis::{Connection, Value};
@@ -7,15 +6,13 @@ use redis::{Connection, Value};
 use crate::client::{connect, run};
 use crate::support::Server;
 
-const CHECK: &str = include_str!("../../lua/node/check.lua");
 const SCRIPT: &str = include_str!("../../lua/node/admit.lua");
 
-/// The answer to a probe, with the identity as it was seen before.
-fn probe(connection: &mut Connection, old: &str, new: &str, identity: &[String; 2]) -> Vec<Value> {
-    let [run_id, repl_id] = identity;
-    let answer = run(connection, &["EVAL", SCRIPT, "1", "mark", old, new, run_id, repl_id]);
+/// The answer of the script.
+fn probe(connection: &mut Connection, old: &str, new: &str) -> Vec<Value> {
+    let answer = run(connection, &["EVAL", SCRIPT, "1", "mark", old, new]);
     let Value::Array(fields) = answer else { panic!("{answer:?}") };
-    assert_eq!(fields.len(), 8, "{fields:?}");
+    assert_eq!(fields.len(), 5, "{fields:?}");
     fields
 }
 
@@ -26,28 +23,22 @@ fn text(value: &Value) -> String {
     }
 }
 
-/// The answers to a sequence of probes and changes, without the fields that differ between servers.
+/// The answers to a sequence of probes and changes, without the time.
 fn story(url: &str) -> Vec<Vec<Value>> {
     let mut connection = connect(url);
-    let nobody = [String::new(), String::new()];
-    let first = probe(&mut connection, "", "", &nobody);
-    let identity = [text(&first[2]), text(&first[3])];
-    assert!(identity.iter().all(|id| id.len() == 40), "{identity:?}");
-    let seconds: u64 = text(&first[5]).parse().expect("a time");
+    let first = probe(&mut connection, "", "");
+    let seconds: u64 = text(&first[1]).parse().expect("a time");
     assert!(seconds > 1_700_000_000, "{seconds}");
 
     let mut told = vec![first];
-    told.push(probe(&mut connection, "", "one", &nobody));
-    told.push(probe(&mut connection, "", "one", &identity));
-    told.push(probe(&mut connection, "", "two", &identity));
-    told.push(probe(&mut connection, "one", "two", &identity));
+    told.push(probe(&mut connection, "", "one"));
+    told.push(probe(&mut connection, "", "two"));
+    told.push(probe(&mut connection, "one", "two"));
     run(&mut connection, &["DEL", "mark"]);
     run(&mut connection, &["RPUSH", "mark", "no text"]);
-    told.push(probe(&mut connection, "", "three", &identity));
+    told.push(probe(&mut connection, "", "three"));
     for fields in &mut told {
-        // Run id, replication id and time.
-        fields.drain(5..7);
-        fields.drain(2..4);
+        fields.drain(1..3);
     }
     told
 }
@@ -59,31 +50,22 @@ fn probes_of_embedded_nodes_are_as_probes_of_servers() {
     let (ours, theirs) = (story(&nodes[0].url()), story(&server.url()));
     assert_eq!(ours, theirs);
     let changed: Vec<_> = ours.iter().map(|fields| fields[0] == Value::Int(1)).collect();
-    assert_eq!(changed, [false, false, true, false, true, false]);
+    assert_eq!(changed, [false, true, false, true, false]);
 }
 
-/// The results of checks: true if the check finds the node unchanged.
-fn checks(url: &str) -> Vec<bool> {
-    let mut connection = connect(url);
-    let first = probe(&mut connection, "", "", &[String::new(), String::new()]);
-    let repl_id = text(&first[3]);
-    let mut check = |mark: &str, repl_id: &str| {
-        let answer = run(&mut connection, &["EVAL", CHECK, "1", "mark", mark, repl_id]);
-        let Value::Array(time) = answer else { panic!("{answer:?}") };
-        let is_time = || time.iter().all(|part| text(part).parse::<u64>().is_ok());
-        assert!(time.is_empty() || time.len() == 2 && is_time(), "{time:?}");
-        !time.is_empty()
-    };
-    let before = [check("", &repl_id), check("one", &repl_id), check("", &"x".repeat(40))];
-    run(&mut connect(url), &["SET", "mark", "one"]);
-    before.into_iter().chain([check("", &repl_id), check("one", &repl_id)]).collect()
-}
-
+/// Clients read these fields of `INFO` behind the script.
 #[test]
-fn checks_of_embedded_nodes_are_as_checks_of_servers() {
-    let server = Server::start();
+fn embedded_nodes_have_the_identity_of_a_master() {
     let nodes = Nodes::start(1).expect("a port is free");
-    let ours = checks(&nodes[0].url());
-    assert_eq!(ours, checks(&server.url()));
-    assert_eq!(ours, [true, false, false, false, true]);
+    let mut connection = connect(&nodes[0].url());
+    let mut info = |section: &str| text(&run(&mut connection, &["INFO", section]));
+    let (server, replication) = (info("server"), info("replication"));
+    let value = |text: &str, name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        line.unwrap_or_else(|| panic!("no {name} in {text}")).to_owned()
+    };
+    assert_eq!(value(&replication, "role"), "master");
+    assert_eq!(value(&server, "run_id").len(), 40);
+    assert_eq!(value(&replication, "master_replid").len(), 40);
+    assert_eq!(value(&replication, "master_replid2"), "0".repeat(40));
 }

@@ -11,10 +11,11 @@ use std::time::Duration;
 use super::chance::Chance;
 use super::checkers::Checks;
 use super::client::Note;
-use super::node::SimNode;
+use super::node::{SimNode, run_id};
 use super::plan::Plan;
 use super::switches::Switches;
 use crate::embedded::Reply;
+use crate::node::OF_SERVER;
 
 /// Longest delay of late messages and pauses.
 pub(super) const LATEST: Duration = Duration::from_secs(3);
@@ -72,6 +73,18 @@ pub(super) struct Message {
     pub(super) parts: Vec<Part>,
     /// True if the script is named by its hash, which the node may not know.
     pub(super) by_hash: bool,
+}
+
+impl Message {
+    /// A command that calls no script.
+    pub(super) const fn of(command: Vec<Vec<u8>>) -> Self {
+        Self { command, parts: Vec::new(), by_hash: false }
+    }
+}
+
+/// The commands that show which server answers.
+pub(super) fn info() -> impl Iterator<Item = Vec<Vec<u8>>> {
+    OF_SERVER.iter().map(|section| vec![b"INFO".to_vec(), section.as_bytes().to_vec()])
 }
 
 /// Keys, owner and purpose of one request.
@@ -169,6 +182,8 @@ pub(super) struct Network {
     flaky: usize,
     sleepy: usize,
     pub(super) pair: bool,
+    /// True if a proxy keeps connections open when a node is restarted. The node refuses `INFO` in scripts then.
+    pub(super) relayed: bool,
     longest_nap: Duration,
     /// True once faults are over.
     pub(super) calm: bool,
@@ -204,6 +219,7 @@ impl Network {
             flaky: plan.flaky,
             sleepy: plan.sleepy,
             pair: plan.pair,
+            relayed: plan.relayed,
             // Half as long again as a lease, so that pauses cover each part of a lease.
             longest_nap: (plan.ttl * 3 / 2).min(LATEST),
             calm: false,
@@ -337,7 +353,7 @@ impl Network {
     /// Names the process of the node to which the connection leads.
     pub(super) fn run_of(&self, conn: ConnId) -> String {
         let Conn { node, incarnation, .. } = self.conns[conn];
-        format!("{node}-{incarnation}")
+        run_id(node, incarnation)
     }
 
     /// Handles a request that arrives.
@@ -366,7 +382,7 @@ impl Network {
         } else if self.nodes[node].incarnation != conn.incarnation {
             conn.requests.clear();
             self.tell_closed(id);
-        } else if self.nodes[node].hung > 0 {
+        } else if self.nodes[node].hung > 0 || self.nodes[node].down > 0 {
             self.nodes[node].waiting.push(id);
         } else {
             self.run(id);

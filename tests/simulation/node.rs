@@ -279,7 +279,7 @@ impl SimNode {
 }
 
 /// Id of a process: unique, and never all zeros, which is no id.
-fn run_id(node: usize, incarnation: u64) -> String {
+pub(super) fn run_id(node: usize, incarnation: u64) -> String {
     format!("{:020x}{incarnation:020x}", node + 1)
 }
 

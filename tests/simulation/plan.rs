@@ -39,6 +39,8 @@ pub(super) struct Plan {
     pub(super) rolling: bool,
     /// True if, besides `rolling`, there are many troubles for everybody, each shorter than the time in which renewals are tried.
     pub(super) blips: bool,
+    /// True if a proxy keeps the connections of clients open when a node is restarted.
+    pub(super) relayed: bool,
     /// True if two clients want one lock, and there are no faults at all.
     pub(super) pair: bool,
     /// True if the only faults are deletions of keys.
@@ -127,6 +129,7 @@ impl Plan {
             wrong_rates,
             rolling,
             blips,
+            relayed: false,
             pair: false,
             deleting,
             latency_ms: if quiet { 2 } else { chance.pick(&[2, 2, 2, 20]) },
@@ -196,6 +199,7 @@ impl Plan {
         plan.admit(quiet);
         plan.ask_for(quiet);
         plan.forget_scripts(quiet);
+        plan.relayed = !quiet && Chance::new(seed ^ 0x0e1a_7ed).one_in(5);
         plan.outlasts_fences = Chance::new(seed ^ 0xfe_4ce5).one_in(6);
         let mut chance = Chance::new(seed ^ 0x5eb5_c21b);
         if !quiet && !plan.pair && chance.one_in(6) {

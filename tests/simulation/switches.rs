@@ -3,13 +3,12 @@
 use std::time::Duration;
 
 use crate::core::acquire::{Priority, Reservation, Waits};
-use crate::core::admission::AsSeen;
 use crate::core::base::Mechanism;
 use crate::core::vote::Permits;
 use crate::kinds::contract::reservations::withdraw_request;
 use crate::kinds::contract::values::{Claimant, Fence, Raise, Repair};
 use crate::kinds::{KINDS, names};
-use crate::node::{check_request, eval};
+use crate::node::{Question, eval};
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Switches {
@@ -69,8 +68,7 @@ impl Switches {
                 .chain([withdraw_request(&names, priority).eval("")])
                 .collect::<Vec<_>>()
         });
-        let as_seen = AsSeen { mark: None, repl_id: "id".to_owned() };
-        let commands = commands.chain([check_request(mark, &as_seen).eval("")]);
+        let commands = commands.chain([Question::new(mark, None).request.eval("")]);
         let mut commands = commands.map(|command| self.applied(command.clone()) != command);
         self.script.is_none() || commands.any(|differs| differs)
     }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use super::claim::MARK;
 use super::client::{Cx, Note};
 use super::fan_out::{Asker, value};
-use super::network::{ConnId, Message, Part};
-use crate::core::admission::{Chance, Checked, Grants, NextProbe, Offset};
+use super::network::{ConnId, Message, Part, info};
+use crate::core::admission::{Chance, Grants, NextProbe, Offset};
 use crate::core::base::Time;
 use crate::core::link::{
     self, Awaited, Broken, ClockVerdict, Command, Event, Failure, Fault, Form, Job, Link, Meaning,
@@ -16,10 +16,7 @@ use crate::core::link::{
 };
 use crate::core::vote::{ReleasePlan, waits_for_a_try};
 use crate::embedded::Reply;
-use crate::node::{
-    Request, Script, Value, check_request, eval, probe_request, read_answers, read_check,
-    read_probe,
-};
+use crate::node::{self, Request, Script, Value, eval, read_answers, read_probe};
 
 /// Delay before a worker looks into its mailbox.
 const WAKES_UP: Duration = Duration::from_micros(20);
@@ -91,7 +88,7 @@ impl link::Request for Asked {
 
 /// A question about a node.
 struct Question {
-    request: Request,
+    question: node::Question,
     what: &'static str,
 }
 
@@ -119,17 +116,18 @@ impl Surroundings<Asked> for Around<'_, '_> {
         let random = &mut self.cx.net.chance;
         let chance = Chance { id: random.owner() as u64, jitter: random.share() };
         let mut admission = self.cx.shared.admission.borrow_mut();
-        let (request, what) = match admission.next(self.node, now, set_time, chance) {
-            NextProbe::Wait(until) => return NextQuestion::Wait(until),
-            NextProbe::Ask(None) => (probe_request(MARK, None), "probe"),
-            NextProbe::Ask(change) => (probe_request(MARK, change.as_ref()), "change"),
-            NextProbe::Check(as_seen) => (check_request(MARK, &as_seen), "check"),
-        };
-        NextQuestion::Ask(Question { request, what })
+        match admission.next(self.node, now, set_time, chance) {
+            NextProbe::Wait(until) => NextQuestion::Wait(until),
+            NextProbe::Ask(change) => {
+                let what = if change.is_some() { "change" } else { "probe" };
+                let question = node::Question::new(MARK, change.as_ref());
+                NextQuestion::Ask(Question { question, what })
+            }
+        }
     }
 
     fn script(&self, question: &Question) -> &'static Script {
-        question.request.script()
+        question.question.request.script()
     }
 
     fn question_refused(&mut self, _fault: &NoAnswer) {}
@@ -222,8 +220,10 @@ pub(super) struct Worker {
     /// Outdate what was scheduled before: `epoch` an awaited answer or a connection, `look_epoch` the next look.
     epoch: u64,
     look_epoch: u64,
-    /// True if the node's current question is a check of its known state, false if it is a probe.
-    checks: bool,
+    /// The run of the server to which the connection was made.
+    run_id: String,
+    /// The first answers to the present question about the node, or of those that show which server answers.
+    answers: Vec<Value>,
 }
 
 impl Worker {
@@ -238,7 +238,8 @@ impl Worker {
             step: Step::End,
             epoch: 0,
             look_epoch: 0,
-            checks: false,
+            run_id: String::new(),
+            answers: Vec::new(),
         };
         worker.carry_on(cx);
         worker
@@ -397,32 +398,32 @@ impl Worker {
         let conn = self.conn.filter(|conn| cx.net.is_alive(*conn));
         // The connection was closed unnoticed.
         let Some(conn) = conn else { return self.broken(cx, true) };
-        let (began, mut has_calls, mut checks) = (cx.now(), false, self.checks);
+        let (began, mut has_calls, is_relayed) = (cx.now(), false, cx.net.relayed);
         let mut messages = Vec::new();
         self.link.show_write(|command| match command {
             Command::End(id) => {
-                let command = vec![b"CLIENT".to_vec(), id.to_string().into_bytes()];
-                messages.push(Message { command, parts: Vec::new(), by_hash: false });
+                messages.push(Message::of(vec![b"CLIENT".to_vec(), id.to_string().into_bytes()]));
             }
-            Command::Question(Question { request, what }, form) => {
-                checks = *what == "check";
+            Command::Question(Question { question, what }, form) => {
                 let owner = Rc::new(b"none".to_vec());
                 let part = Part { keys: [MARK.to_vec()].into(), owner, what };
-                let (command, by_hash) = (request.eval(""), form == Form::Sha);
+                let (command, by_hash) = (question.request.eval(""), form == Form::Sha);
                 messages.push(Message { command, parts: vec![part], by_hash });
+                messages.extend(info().map(Message::of));
             }
             Command::Call { jobs, batch, mark, form } => {
                 has_calls = true;
                 messages.push(call(jobs, batch, mark, form));
             }
+            Command::Clock if is_relayed => {
+                messages.extend(info().map(Message::of));
+            }
             // Each answer comes with the node's clock.
             Command::Clock if has_calls => {}
             Command::Clock => {
-                let command = vec![b"TIME".to_vec()];
-                messages.push(Message { command, parts: Vec::new(), by_hash: false });
+                messages.push(Message::of(vec![b"TIME".to_vec()]));
             }
         });
-        self.checks = checks;
         cx.net.followed += usize::from(self.link.writes_on_their_way() > 1);
         for mut message in messages {
             if !message.parts.is_empty() {
@@ -466,12 +467,16 @@ impl Worker {
         }
         // Another try may follow at once.
         self.step = Step::End;
+        self.answers.clear();
         let now = cx.now();
         self.conn = conn.filter(|conn| cx.net.is_alive(*conn));
         match self.conn {
             Some(conn) => {
                 let id = cx.settings.may_end.then_some(conn as u64);
-                let opened = Opened { run: cx.net.run_of(conn), id };
+                self.run_id = cx.net.run_of(conn);
+                // A proxy may deliver requests to the next run that were written for this one.
+                let run = if cx.net.relayed { String::new() } else { self.run_id.clone() };
+                let opened = Opened { run, id };
                 self.tell(cx, |link, _| link.handle_opened(opened, now));
             }
             None => {
@@ -493,15 +498,25 @@ impl Worker {
         let is_unknown = matches!(reply, Reply::Error(text) if text.starts_with("NOSCRIPT"));
         match awaited {
             Awaited::Ended => self.tell(cx, |link, _| link.handle_ended(true, now)),
-            Awaited::Question if is_unknown => {
-                self.tell(cx, |link, around| link.handle_question(Told::NoScript, now, around));
+            Awaited::Question => {
+                self.answers.push(value(reply));
+                if self.answers.len() < node::Question::COMMANDS {
+                    return;
+                }
+                let answers = std::mem::take(&mut self.answers);
+                let is_unknown = |answer: &Value| matches!(answer, Value::Strange(text) if text.contains("NOSCRIPT"));
+                if answers.iter().any(is_unknown) {
+                    self.tell(cx, |link, around| link.handle_question(Told::NoScript, now, around));
+                } else {
+                    match self.found(cx, &answers) {
+                        Some(true) => self.tell(cx, |link, around| {
+                            link.handle_question(Told::Answered, now, around);
+                        }),
+                        Some(false) => self.broken(cx, true),
+                        None => self.broken(cx, false),
+                    }
+                }
             }
-            Awaited::Question if self.found(cx, &value(reply)) => {
-                self.tell(cx, |link, around| {
-                    link.handle_question(Told::Answered, now, around);
-                });
-            }
-            Awaited::Question => self.broken(cx, false),
             Awaited::Call { requests } => {
                 let answered = match (reply, requests) {
                     _ if is_unknown => link::Reply::NoScript,
@@ -513,8 +528,21 @@ impl Worker {
                     }
                 };
                 self.tell(cx, |link, around| link.handle_answer(answered, now, around));
-                if let Some(Awaited::Clock) = self.link.awaited() {
+                if let Some(Awaited::Clock) = self.link.awaited()
+                    && !cx.net.relayed
+                {
                     self.tell(cx, |link, around| link.handle_clock(clock, now, around));
+                }
+            }
+            Awaited::Clock if cx.net.relayed => {
+                self.answers.push(value(reply));
+                let [server, replication] = &self.answers[..] else { return };
+                let server = node::identity([server, replication]).expect("a master");
+                self.answers.clear();
+                if cx.shared.admission.borrow().is_still_there(self.node, &server) {
+                    self.tell(cx, |link, around| link.handle_clock(clock, now, around));
+                } else {
+                    self.broken(cx, true);
                 }
             }
             Awaited::Clock => {
@@ -527,28 +555,23 @@ impl Worker {
         }
     }
 
-    /// Handles the node's answer to a question about itself. Returns false if no node of ours answers so.
-    fn found(&self, cx: &mut Cx<'_>, value: &Value) -> bool {
+    /// Handles the node's answers to a question about itself. Returns false if another server answers than when it connected;
+    /// `None` if no node of ours answers so.
+    fn found(&self, cx: &mut Cx<'_>, answers: &[Value]) -> Option<bool> {
         let (node, now) = (self.node, cx.now());
         let sent = self.link.sent().unwrap_or(now);
-        let others_look = if self.checks {
-            let Some(checked) = read_check(value, sent, now) else { return false };
-            if let Checked::AsSeen(clock) = checked {
-                cx.shared.saw_clock(node, clock);
-            }
-            let changed = cx.shared.seen(|admission| admission.checked(node, checked, now));
-            changed && matches!(checked, Checked::AsSeen(_))
-        } else {
-            let Some(probe) = read_probe(value, sent, now) else { return false };
-            cx.shared.saw_clock(node, probe.clock);
-            cx.shared.seen(|admission| admission.probed(node, probe, now))
-        };
+        let probe = read_probe(answers, sent, now)?.probe;
+        if probe.identity.run_id() != self.run_id {
+            return Some(false);
+        }
+        cx.shared.saw_clock(node, probe.clock);
+        let others_look = cx.shared.seen(|admission| admission.probed(node, probe, now));
         if cx.shared.hear_of_clocks() {
             hurry(cx, |_| true);
         } else if others_look {
             hurry(cx, |other| other != node);
         }
-        true
+        Some(true)
     }
 
     /// Looks for work, unless `epoch` is outdated.

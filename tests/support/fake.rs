@@ -14,7 +14,6 @@ use std::thread;
 pub fn server(reply: impl Fn(&str) -> Vec<u8> + Clone + Send + 'static) -> String {
     serve(move |words, writer| {
         let answer = match words[0].to_uppercase().as_str() {
-            _ if is_check(words) => DIFFERS.to_vec(),
             _ if is_probe(words) => admit(&words[5]),
             command => reply(command),
         };
@@ -24,23 +23,10 @@ pub fn server(reply: impl Fn(&str) -> Vec<u8> + Clone + Send + 'static) -> Strin
 
 /// Returns true if the command calls `lua/node/admit.lua`.
 pub fn is_probe(words: &[String]) -> bool {
-    is_about_the_mark(words) && words.len() == 8
-}
-
-/// Returns true if the command calls `lua/node/check.lua`.
-pub fn is_check(words: &[String]) -> bool {
-    is_about_the_mark(words) && words.len() == 6
-}
-
-/// Returns true if the command belongs to the admission.
-pub fn is_about_the_mark(words: &[String]) -> bool {
     let command = words[0].to_uppercase();
     // A batch names the mark as well, but has more keys.
     command.starts_with("EVAL") && words[2] == "1" && words[3].ends_with("{quorlock}:mark")
 }
-
-/// The answer to a check that finds a difference, so that a probe follows.
-const DIFFERS: &[u8] = b"*0\r\n";
 
 /// Counts of endless answers.
 #[derive(Default)]
@@ -132,11 +118,10 @@ pub fn of_info(info: &'static str) -> String {
     })
 }
 
-/// The answers of a server of that version to a connecting client. To a check, it answers that something differs.
+/// The answers of a server of that version to a connecting client.
 pub fn handshake(version: &str, words: &[String]) -> Option<Vec<u8>> {
     static CONNECTIONS: AtomicUsize = AtomicUsize::new(1);
     Some(match words[0].to_uppercase().as_str() {
-        _ if is_check(words) => DIFFERS.to_vec(),
         "PING" => b"+PONG\r\n".to_vec(),
         "TIME" => b"*2\r\n$10\r\n1700000000\r\n$1\r\n0\r\n".to_vec(),
         "INFO" => info(version),
@@ -153,16 +138,18 @@ pub fn handshake(version: &str, words: &[String]) -> Option<Vec<u8>> {
 /// The answer of `lua/node/admit.lua` if it accepts the new mark.
 pub fn admit(mark: &str) -> Vec<u8> {
     let bulk = |text: &str| format!("${}\r\n{text}\r\n", text.len());
-    let id = |digit: &str| bulk(&digit.repeat(40));
     let marks = if mark.is_empty() { "*0\r\n".to_owned() } else { format!("*1\r\n{}", bulk(mark)) };
     let changed = u8::from(!mark.is_empty());
-    let (role, time) = (bulk("master"), bulk("1700000000") + &bulk("0"));
-    format!("*8\r\n:{changed}\r\n{role}{}{}{}{time}{marks}", id("a"), id("b"), id("0")).into_bytes()
+    let time = bulk("1700000000") + &bulk("0");
+    format!("*5\r\n:{changed}\r\n{time}{marks}:0\r\n").into_bytes()
 }
 
 fn info(version: &str) -> Vec<u8> {
-    let run_id = "a".repeat(40);
-    let text = format!("# Server\r\nredis_version:{version}\r\nrun_id:{run_id}\r\n");
+    let [run_id, repl_id, none] = ["a", "b", "0"].map(|digit| digit.repeat(40));
+    let text = format!(
+        "# Server\r\nredis_version:{version}\r\nrun_id:{run_id}\r\n# Replication\r\nrole:master\r\n\
+         master_replid:{repl_id}\r\nmaster_replid2:{none}\r\n"
+    );
     format!("${}\r\n{text}\r\n", text.len()).into_bytes()
 }
 

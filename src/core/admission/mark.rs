@@ -96,6 +96,7 @@ pub(crate) struct Difference {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
     run_id: String,
+    /// The replication id: it changes each time the server is promoted, and now and then besides.
     repl_id: String,
 }
 
@@ -112,11 +113,6 @@ impl Identity {
     /// The id of this run: it changes each time the server starts.
     pub(crate) fn run_id(&self) -> &str {
         &self.run_id
-    }
-
-    /// The replication id: it changes each time the server is promoted, and now and then besides.
-    pub(crate) fn repl_id(&self) -> &str {
-        &self.repl_id
     }
 }
 

@@ -65,7 +65,7 @@ pub(crate) use mark::{Configuration, Difference, Identity, Setting};
 use node::{Knowledge, Seen};
 pub(crate) use node_clock::ClockNews;
 use probe::ProbeJudgement;
-pub(crate) use probe::{AsSeen, Change, Checked, Forgot, NextProbe, Probe, Role};
+pub(crate) use probe::{Change, Forgot, NextProbe, Probe, Role};
 
 /// Random values for one call of the machine.
 #[derive(Clone, Copy, Debug)]
@@ -149,15 +149,12 @@ impl Admission {
         self.drop_orders_in_conflict();
     }
 
-    /// Handles a node's answer to a check. If nothing has changed, it counts as a probe; otherwise the node must be probed.
-    pub(crate) fn checked(&mut self, node: usize, checked: Checked, now: Time) {
-        match (checked, &self.nodes[node].seen) {
-            (Checked::AsSeen(clock), Some(seen)) => {
-                let probe = Probe { changed: false, clock, ..seen.probe.clone() };
-                self.probed(node, probe, now);
-            }
-            _ => self.doubt(node, None),
-        }
+    /// Returns true if `server`, which has just answered over the connection to `node`, is the one that the last probe has shown.
+    /// Otherwise the connection is at its end: a proxy has kept it open, and the other server may have forgotten locks.
+    pub(crate) fn is_still_there(&self, node: usize, server: &Identity) -> bool {
+        let seen = self.nodes[node].seen.as_ref();
+        let is_same = seen.is_some_and(|seen| seen.probe.identity == *server);
+        is_same.if_off(Mechanism::RelayedConnectionsEnd, true)
     }
 
     /// Handles the answer over another connection to the node, which shows the server to which that connection leads.
@@ -216,7 +213,7 @@ impl Admission {
         (0..self.nodes.len()).map(known).collect()
     }
 
-    /// Returns the time until which `node` needs nothing, if it does not change. It must be checked again then.
+    /// Returns the time until which `node` needs nothing, if it does not change. It must be probed again then.
     pub(crate) fn settled_until(&self, node: usize) -> Option<Time> {
         let known = &self.nodes[node];
         let admitted = ProbeJudgement::Ours(MarkState::Admitted);
@@ -253,7 +250,7 @@ impl Admission {
             ProbeJudgement::Ours(MarkState::Admitted) if known.clock.steady => {
                 let is_due = known.is_another_server_there();
                 let due = if is_due { now } else { self.probe_due(node) };
-                return if due <= now { seen.check() } else { NextProbe::Wait(due) };
+                return if due <= now { NextProbe::Ask(None) } else { NextProbe::Wait(due) };
             }
             ProbeJudgement::Ours(MarkState::Admitted) => {
                 let due = [self.in_doubt_until(node), self.reading_due(node)];
@@ -455,11 +452,6 @@ impl Admission {
         {
             known.begun = Some(id);
         }
-        NextProbe::Ask(Some(Change {
-            replaces: probe.mark.clone(),
-            run_id: probe.identity.run_id().to_owned(),
-            repl_id: probe.identity.repl_id().to_owned(),
-            new,
-        }))
+        NextProbe::Ask(Some(Change { replaces: probe.mark.clone(), new }))
     }
 }

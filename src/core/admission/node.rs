@@ -6,7 +6,7 @@ use super::super::base::Time;
 use super::clocks::milliseconds;
 use super::mark::{Configuration, Mark, MarkState, Noted};
 use super::node_clock::NodeClock;
-use super::probe::{AsSeen, Forgot, NextProbe, PROBE_AGAIN, Probe, ProbeJudgement, Role};
+use super::probe::{Forgot, NextProbe, PROBE_AGAIN, Probe, ProbeJudgement};
 use super::servers::Servers;
 use super::unused::Past;
 
@@ -53,19 +53,7 @@ impl Seen {
     pub(super) fn again(&self, due: Option<Time>, now: Time) -> NextProbe {
         let again = self.at.after(PROBE_AGAIN);
         let then = due.map_or(again, |due| again.min(due));
-        if then <= now { self.check() } else { NextProbe::Wait(then) }
-    }
-
-    /// Asks whether anything has changed: by a check if it is a master, otherwise by a probe.
-    pub(super) fn check(&self) -> NextProbe {
-        let Probe { role, identity, mark, .. } = &self.probe;
-        match role {
-            Role::Master => NextProbe::Check(AsSeen {
-                mark: mark.clone(),
-                repl_id: identity.repl_id().to_owned(),
-            }),
-            Role::Replica | Role::Cluster => NextProbe::Ask(None),
-        }
+        if then <= now { NextProbe::Ask(None) } else { NextProbe::Wait(then) }
     }
 
     /// Returns the approximate time of the node's own clock, in milliseconds.

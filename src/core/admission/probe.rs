@@ -2,11 +2,14 @@
 
 use std::time::Duration;
 
-use super::super::base::Time;
+use super::super::base::{Mechanism, Time};
 use super::clocks::Offset;
 use super::mark::{Configuration, Identity, Mark, MarkState};
 
-/// The answer of the admission script: the node as it was in one moment.
+/// The answer to a probe: a node's mark, and then the server as it was right behind that.
+///
+/// A mark names its server, and a server is itself from its start as a master to its end: it never becomes the same again. So if
+/// the server is the one that the mark names, it was the same server when the mark was read, and when the mark was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Probe {
     /// True if the change that was asked for has been made.
@@ -47,30 +50,13 @@ pub(crate) enum Forgot {
 /// The pause before a node that does not grant is probed again.
 pub(super) const PROBE_AGAIN: Duration = Duration::from_secs(1);
 
-/// A change of a node's mark. The node makes it only if everything on which it was decided is unchanged: the mark, the run id,
-/// the replication id, the role.
+/// A change of a node's mark. The node makes it only if the mark is unchanged. If the server is another one by then, the new mark
+/// names the wrong server, and nobody is granted a lock under it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Change {
     /// The present value; `None` if there is none.
     pub(crate) replaces: Option<String>,
-    pub(crate) run_id: String,
-    pub(crate) repl_id: String,
     pub(crate) new: String,
-}
-
-/// A master as a probe has seen it, for a check to compare: the mark, if there is one, and the replication id.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct AsSeen {
-    pub(crate) mark: Option<String>,
-    pub(crate) repl_id: String,
-}
-
-/// The result of a check.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Checked {
-    /// The node is as it was seen; with the reading of its clock.
-    AsSeen(Offset),
-    Differs,
 }
 
 /// The next step for a node.
@@ -78,8 +64,6 @@ pub(crate) enum Checked {
 pub(crate) enum NextProbe {
     /// Probe it now, and make this change with it, if there is one. Hand in the answer.
     Ask(Option<Change>),
-    /// Check now whether it is as it was seen, which costs less than a probe. Hand in the answer.
-    Check(AsSeen),
     /// Ask again at that time, or when any node has been heard of.
     Wait(Time),
 }
@@ -122,7 +106,8 @@ impl ProbeJudgement {
         if mark.identity.run_id() != probe.identity.run_id() {
             return Self::Forgetful(Forgot::Run);
         }
-        if mark.identity == probe.identity {
+        let is_same = mark.identity == probe.identity;
+        if is_same || !Mechanism::ReplicationIdsAreCompared.is_on() {
             return Self::Ours(mark.state);
         }
         if probe.promoted {

@@ -52,6 +52,10 @@ pub(crate) enum Mechanism {
     MovedClocksDoNotDeny,
     /// A node at which several servers answer has no vote.
     OneServerAnswers,
+    /// A connection that a proxy keeps open ends when another server answers over it.
+    RelayedConnectionsEnd,
+    /// A mark that was made under another replication id may be that of a server which was a replica since.
+    ReplicationIdsAreCompared,
     /// A call ends quarantines only on the word of its caller, or if the nodes show that no lock can be held.
     AdmissionIsProven,
     /// A proof ends only the quarantines that were seen before the nodes were scanned.

@@ -130,7 +130,7 @@ impl<F: Fault> Undelivered<F> {
 
 /// The client of a connection: its knowledge of this node and of the others, which the connection looks up and adds to.
 pub(crate) trait Surroundings<R: Request> {
-    /// A question about the node: a probe, or a check.
+    /// A question about the node.
     type Question;
     /// A reading of the node's clock.
     type Clock: Copy;

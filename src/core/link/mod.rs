@@ -63,8 +63,8 @@ const BETWEEN_TRIES: Duration = Duration::from_millis(5);
 /// refused, or whose keys end at an unknown time.
 const LINGER: Duration = Duration::from_secs(60);
 
-/// The most questions about the node in a row. At most five are needed: check, probe, begin a quarantine, set its end, and once
-/// more if another client was faster.
+/// The most questions about the node in a row. At most four are needed: probe, begin a quarantine, set its end, and once more if
+/// another client was faster.
 const QUESTIONS_IN_A_ROW: u32 = 8;
 
 /// The most questions about a node within `WITHIN`. Otherwise a server that does not keep its mark, or whose clock is somewhere
@@ -250,7 +250,6 @@ impl<R: Request, Q> Link<R, Q> {
     }
 
     /// Returns the answer that comes next over the connection.
-    #[cfg(test)]
     pub(crate) fn awaited(&self) -> Option<Awaited> {
         match &self.phase {
             Phase::Ending { .. } => Some(Awaited::Ended),

@@ -1,9 +1,9 @@
 //! Faults between clients and nodes, and of nodes, and how they end.
 
-use super::{Conn, ConnId, Event, LATEST, Network, Way};
+use super::{Conn, ConnId, Event, LATEST, Network, Way, info};
 use crate::core::admission::mark::{Mark, MarkState, Noted};
 use crate::core::base::Time;
-use crate::node::{probe_request, read_probe};
+use crate::node::{Question, read_probe};
 use crate::simulation::claim::MARK;
 use crate::simulation::client::Note;
 use crate::simulation::fan_out::value;
@@ -122,9 +122,19 @@ impl Network {
 
     /// Ends the process of a node.
     pub(in super::super) fn stop(&mut self, node: usize, keep_data: bool) {
+        let waiting = std::mem::take(&mut self.nodes[node].waiting);
         self.nodes[node].stop(keep_data);
+        if self.relayed {
+            self.nodes[node].waiting = waiting;
+            let incarnation = self.nodes[node].incarnation;
+            let conns = self.conns.iter_mut().filter(|conn| conn.node == node);
+            conns.for_each(|conn| conn.incarnation = incarnation);
+        }
         for id in 0..self.conns.len() {
             let conn = &self.conns[id];
+            if self.relayed {
+                continue;
+            }
             let link = &self.links[conn.client][conn.node];
             if conn.node == node && conn.open && link.cut == 0 && link.deaf == 0 {
                 self.tell_closed(id);
@@ -143,9 +153,11 @@ impl Network {
         offsets.sort_unstable();
         let median = offsets[(setup.nodes - 1) / 2];
         for (place, (node, ahead)) in self.nodes.iter_mut().zip(ahead).enumerate() {
-            let reply = node.call(&probe_request(MARK, None).eval(""), now);
+            let script = Question::new(MARK, None).request.eval("");
+            let commands = [script].into_iter().chain(info());
+            let answers: Vec<_> = commands.map(|it| value(&node.call(&it, now))).collect();
             let anytime = Time::default();
-            let probe = read_probe(&value(&reply), anytime, anytime).expect("a probe");
+            let probe = read_probe(&answers, anytime, anytime).expect("a probe").probe;
             let mut configuration = configuration(setup, plan.quarantine);
             configuration.index = configuration.index.map(|_| place);
             let (identity, state) = (probe.identity, MarkState::Admitted);
@@ -172,12 +184,18 @@ impl Network {
 
     pub(in super::super) fn start(&mut self, node: usize) {
         self.nodes[node].down -= 1;
+        self.run_waiting(node);
     }
 
     /// Removes one reason for the node to hang. Once there is none, the node runs all that it has received.
     pub(in super::super) fn resume(&mut self, node: usize) {
         self.nodes[node].hung -= 1;
-        if self.nodes[node].hung == 0 {
+        self.run_waiting(node);
+    }
+
+    /// Runs the requests that wait for the node, if it runs.
+    fn run_waiting(&mut self, node: usize) {
+        if self.nodes[node].hung == 0 && self.nodes[node].down == 0 {
             let waiting = std::mem::take(&mut self.nodes[node].waiting);
             waiting.into_iter().for_each(|conn| self.run(conn));
         }

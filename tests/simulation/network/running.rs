@@ -126,10 +126,7 @@ impl Network {
                         Some(Reply::Int(1)) => String::new(),
                         _ => ": not made".to_owned(),
                     },
-                    Reply::List(said) if *what == "check" && said.is_empty() => {
-                        ": differs".to_owned()
-                    }
-                    _ if matches!(*what, "probe" | "check") => String::new(),
+                    _ if *what == "probe" => String::new(),
                     reply => format!(" as {owner}: {reply:?}"),
                 };
                 let batch = if parts.len() > 1 { " in a batch" } else { "" };

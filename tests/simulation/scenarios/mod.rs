@@ -179,6 +179,7 @@ fn calm(seed: u64, nodes: usize, setups: &[Setup]) -> Plan {
         wrong_rates: false,
         rolling: false,
         blips: false,
+        relayed: false,
         pair: false,
         deleting: false,
         latency_ms: 2,

@@ -65,13 +65,6 @@ fn one_of_three(state: MarkState) -> (Configuration, Admission) {
     (configuration, machine)
 }
 
-/// A check of what the node has shown.
-fn as_seen(machine: &Admission, node: usize) -> NextProbe {
-    let seen = machine.nodes[node].seen.as_ref().expect("it was probed");
-    let (mark, identity) = (seen.probe.mark.clone(), &seen.probe.identity);
-    NextProbe::Check(AsSeen { mark, repl_id: identity.repl_id().to_owned() })
-}
-
 fn asks_for(next: NextProbe) -> String {
     match next {
         NextProbe::Ask(Some(change)) => change.new,
@@ -86,12 +79,7 @@ fn a_node_without_a_mark_is_quarantined_and_its_end_is_set_once_that_is_confirme
     assert_eq!(machine.next(0, at(0), None, CHANCE), NextProbe::Ask(None), "it has to be probed");
     see(&mut machine, 0, probe("r0", None), at(0));
     let begun = mark(&configuration, "r0", quarantined(None));
-    let change = Change {
-        replaces: None,
-        run_id: "r0".to_owned(),
-        repl_id: "p1".to_owned(),
-        new: begun.clone(),
-    };
+    let change = Change { replaces: None, new: begun.clone() };
     assert_eq!(machine.next(0, at(0), exactly(500), CHANCE), NextProbe::Ask(Some(change)));
     see(&mut machine, 0, Probe { changed: true, ..probe("r0", Some(&begun)) }, at(1));
     assert_eq!(machine.node_state(0), NodeState::Quarantined(Some(Forgot::Mark)));
@@ -103,7 +91,7 @@ fn a_node_without_a_mark_is_quarantined_and_its_end_is_set_once_that_is_confirme
 fn a_quarantine_is_looked_at_each_second_and_at_its_end() {
     let (configuration, mut machine) = one_of_three(quarantined(Some(8_400)));
     assert_eq!(machine.next(2, at(0), exactly(5_000), CHANCE), NextProbe::Wait(at(1)));
-    assert_eq!(machine.next(2, at(1), exactly(6_000), CHANCE), as_seen(&machine, 2));
+    assert_eq!(machine.next(2, at(1), exactly(6_000), CHANCE), NextProbe::Ask(None));
     assert_eq!(
         machine.next(2, at(0), exactly(8_000), CHANCE),
         NextProbe::Wait(at(0).after(ms(400)))
@@ -120,24 +108,20 @@ fn a_quarantine_is_looked_at_each_second_and_at_its_end() {
 }
 
 #[test]
-fn what_a_check_finds_as_it_was_counts_as_a_probe_and_what_differs_is_probed() {
+fn a_node_is_probed_again_in_time_and_what_comes_back_is_unknown() {
     let (configuration, mut machine) = one_of_three(MarkState::Admitted);
     let due = machine.settled_until(2).expect("it is admitted");
-    assert_eq!(machine.next(2, due, None, CHANCE), as_seen(&machine, 2));
-    machine.checked(2, Checked::AsSeen(clock(due)), due);
+    assert_eq!(machine.next(2, due, None, CHANCE), NextProbe::Ask(None));
+    let ours = mark(&configuration, "r2", MarkState::Admitted);
+    see(&mut machine, 2, probe("r2", Some(&ours)), due);
     let later = machine.settled_until(2).expect("it is admitted still");
     assert_eq!(later.since(due), due.since(at(0)), "from then on");
-    let ours = mark(&configuration, "r2", MarkState::Admitted);
     assert_eq!(machine.grants(2), Grants::Under(&ours));
 
-    machine.checked(2, Checked::Differs, later);
-    assert_eq!(machine.grants(2), Grants::Nothing);
-    assert_eq!(machine.next(2, later, None, CHANCE), NextProbe::Ask(None));
     see(&mut machine, 2, probe("r2", None), at(2));
     assert_eq!(machine.node_state(2), NodeState::Quarantined(Some(Forgot::Flush)));
 
     machine.lost(2);
-    machine.checked(2, Checked::AsSeen(clock(at(2))), at(2));
     assert_eq!(
         machine.next(2, at(2), None, CHANCE),
         NextProbe::Ask(None),
@@ -197,7 +181,7 @@ fn marks_are_written_once_a_majority_has_been_read() {
     let mut machine = machine(&configuration(3));
     see(&mut machine, 0, probe("r0", None), at(0));
     assert_eq!(machine.next(0, at(0), None, CHANCE), NextProbe::Wait(at(1)));
-    assert_eq!(machine.next(0, at(1), None, CHANCE), as_seen(&machine, 0), "it may have changed");
+    assert_eq!(machine.next(0, at(1), None, CHANCE), NextProbe::Ask(None), "it may have changed");
     see(&mut machine, 1, probe("r1", None), at(0));
     assert!(asks_for(machine.next(0, at(0), None, CHANCE)).contains("quarantined"));
     machine.lost(1);
@@ -262,9 +246,10 @@ fn a_node_at_which_several_servers_answer_has_no_vote() {
         let (_, mut machine) = one_of_three(MarkState::Admitted);
         let clock = Offset::new(0, at(1), at(2));
         machine.sighted(2, &Probe { clock, ..probe("r9", None) });
-        let is_asked = machine.next(2, at(3), None, CHANCE) == as_seen(&machine, 2);
+        let is_asked = machine.next(2, at(3), None, CHANCE) == NextProbe::Ask(None);
         assert!(is_asked && machine.settled_until(2).is_none(), "is its own one still there?");
-        machine.checked(2, Checked::AsSeen(super::tests::clock(at(3))), at(3));
+        let ours = mark(&configuration(3), "r2", MarkState::Admitted);
+        see(&mut machine, 2, probe("r2", Some(&ours)), at(3));
         assert!(machine.settled_until(2).is_some());
         assert_eq!(machine.conflict(), None, "the others decide");
         let wait = machine.ready_in(at(3), exactly(3_000));

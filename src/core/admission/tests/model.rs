@@ -38,30 +38,24 @@ pub(super) struct Server {
 
 impl Server {
     /// Does the work of `lua/node/admit.lua`.
-    fn admit(&mut self, change: Option<&Change>, now: Time) -> Probe {
-        let identity = Identity::new(&format!("run{}", self.run), &format!("repl{}", self.repl));
-        let identity = identity.expect("letters and digits");
+    fn admit(&mut self, change: Option<&Change>, now: Time) -> Marked {
         let changed = change.is_some_and(|change| {
-            self.role == Role::Master
-                && self.takes_marks
-                && change.run_id == identity.run_id()
-                && change.repl_id == identity.repl_id()
-                && change.replaces == self.mark
+            self.role == Role::Master && self.takes_marks && change.replaces == self.mark
         });
         if let Some(change) = change.filter(|_| changed) {
             self.mark = Some(change.new.clone());
         }
-        let clock = self.read(now, now, now);
-        let (role, promoted, mark) = (self.role, self.promoted, self.mark.clone());
-        Probe { changed, role, identity, promoted, clock, mark }
+        Marked { changed, mark: self.mark.clone(), clock: self.read(now, now, now) }
     }
 
-    /// Does the work of `lua/node/check.lua`.
-    fn check(&self, as_seen: &AsSeen, now: Time) -> Checked {
-        let identity = format!("repl{}", self.repl);
-        let is_as_seen =
-            self.role == Role::Master && as_seen.mark == self.mark && as_seen.repl_id == identity;
-        if is_as_seen { Checked::AsSeen(self.read(now, now, now)) } else { Checked::Differs }
+    fn identity(&self) -> Identity {
+        let identity = Identity::new(&format!("run{}", self.run), &format!("repl{}", self.repl));
+        identity.expect("letters and digits")
+    }
+
+    /// Does the work of `INFO`.
+    fn info(&self) -> Info {
+        Info { role: self.role, identity: self.identity(), promoted: self.promoted }
     }
 
     /// Returns a reading of its clock by a client that asked and was answered at those times of its own clock.
@@ -70,27 +64,35 @@ impl Server {
         Offset::new(time_ms.cast_signed() * 1_000, sent, received)
     }
 
+    /// Returns true if its mark says so, and was made for this very server.
     pub(super) fn is_admitted(&self) -> bool {
         let mark = self.mark.as_deref().and_then(Mark::parse);
-        mark.is_some_and(|mark| mark.state == MarkState::Admitted)
+        mark.is_some_and(|mark| {
+            mark.state == MarkState::Admitted && mark.identity == self.identity()
+        })
     }
 }
 
 /// A request of a client on its way to a server, or its answer on the way back.
 struct Sent {
-    question: Question,
+    change: Option<Change>,
     at: Time,
-    answer: Option<Answer>,
+    marked: Option<Marked>,
+    info: Option<Info>,
 }
 
-enum Question {
-    Probe(Option<Change>),
-    Check(AsSeen),
+/// The answer of the script.
+struct Marked {
+    changed: bool,
+    mark: Option<String>,
+    clock: Offset,
 }
 
-enum Answer {
-    Probed(Probe),
-    Checked(Checked),
+/// The answer to `INFO`.
+struct Info {
+    role: Role,
+    identity: Identity,
+    promoted: bool,
 }
 
 pub(super) struct Client {
@@ -210,55 +212,48 @@ impl World {
             return false;
         }
         let (at, set_time) = (client.now(now), client.set_time(now));
-        let question = match client.admission.next(node, at, set_time, Chance { id, jitter: 0.5 }) {
+        let change = match client.admission.next(node, at, set_time, Chance { id, jitter: 0.5 }) {
             NextProbe::Wait(until) => {
                 assert!(until > at, "a wait for what has been");
                 return false;
             }
-            NextProbe::Ask(change) => Question::Probe(change),
-            NextProbe::Check(as_seen) => Question::Check(as_seen),
+            NextProbe::Ask(change) => change,
         };
-        client.on_the_way[node] = Some(Sent { question, at, answer: None });
+        client.on_the_way[node] = Some(Sent { change, at, marked: None, info: None });
         true
     }
 
-    /// Runs the request that is on its way to `node`.
+    /// Runs the next command of the question that is on its way to `node`: the script, and then `INFO`.
     pub(super) fn arrive(&mut self, client: usize, node: usize) {
-        if let Some(sent) = &mut self.clients[client].on_the_way[node]
-            && sent.answer.is_none()
-        {
+        if let Some(sent) = &mut self.clients[client].on_the_way[node] {
             let (server, now) = (&mut self.servers[node], self.now);
-            let admitted = server.is_admitted();
-            sent.answer = Some(match &sent.question {
-                Question::Probe(change) => Answer::Probed(server.admit(change.as_ref(), now)),
-                Question::Check(as_seen) => Answer::Checked(server.check(as_seen, now)),
-            });
-            self.check(node, admitted);
+            if sent.marked.is_some() {
+                sent.info.get_or_insert_with(|| server.info());
+            } else {
+                let admitted = server.is_admitted();
+                sent.marked = Some(server.admit(sent.change.as_ref(), now));
+                self.check(node, admitted);
+            }
         }
     }
 
-    /// Delivers the answer to the client.
+    /// Delivers the answer to the client, once the first command has arrived.
     pub(super) fn answer(&mut self, client: usize, node: usize) {
+        let is_begun = |sent: &Sent| sent.marked.is_some();
+        if self.clients[client].on_the_way[node].as_ref().is_some_and(is_begun) {
+            self.arrive(client, node);
+        }
         let now = self.now;
         let client = &mut self.clients[client];
         let received = client.now(now);
-        if let Some(Sent { at, answer: Some(answer), .. }) =
-            client.on_the_way[node].take_if(|sent| sent.answer.is_some())
+        if let Some(Sent { at, marked: Some(marked), info: Some(info), .. }) =
+            client.on_the_way[node].take_if(|sent| sent.info.is_some())
         {
-            let offset =
-                |clock: Offset| Offset::new(clock.read_ms().cast_signed() * 1_000, at, received);
-            match answer {
-                Answer::Probed(probe) => {
-                    let probe = Probe { clock: offset(probe.clock), ..probe };
-                    client.admission.probed(node, probe, received);
-                }
-                Answer::Checked(Checked::AsSeen(clock)) => {
-                    client.admission.checked(node, Checked::AsSeen(offset(clock)), received);
-                }
-                Answer::Checked(Checked::Differs) => {
-                    client.admission.checked(node, Checked::Differs, received);
-                }
-            }
+            let Marked { changed, mark, clock } = marked;
+            let Info { role, identity, promoted } = info;
+            let clock = Offset::new(clock.read_ms().cast_signed() * 1_000, at, received);
+            let probe = Probe { changed, role, identity, promoted, clock, mark };
+            client.admission.probed(node, probe, received);
         }
     }
 
@@ -266,7 +261,7 @@ impl World {
     pub(super) fn cut(&mut self, client: usize, node: usize) {
         let client = &mut self.clients[client];
         client.admission.lost(node);
-        if let Some(Sent { question: Question::Probe(Some(change)), answer: None, .. }) =
+        if let Some(Sent { change: Some(change), marked: None, .. }) =
             client.on_the_way[node].take()
         {
             self.in_flight.push((node, self.servers[node].run, change));
