@@ -18,8 +18,7 @@ use super::request::Request;
 use super::set::NodeSet;
 use super::steps::Progress;
 use crate::clock;
-use crate::core::base::Time;
-use crate::core::link::Repetition;
+use crate::core::link::Release;
 
 /// Time limit of a wait for the nodes that a caller drives, if it has asked others through their workers. Then it leaves all nodes
 /// to the workers. Without others, nodes that take longer are slow: see [`Recall`].
@@ -103,12 +102,14 @@ impl<'a> Driven<'a> {
         node: &Node,
         request: &Arc<Request>,
         sink: Option<Arc<dyn Sink>>,
-        until: Option<Time>,
-        repetition: Option<Box<Repetition>>,
+        release: Release,
     ) {
         match self.links.iter_mut().find(|link| std::ptr::eq(link.node, node)) {
-            Some(link) => link.submit(node.release_job(request, sink, until, repetition)),
-            None => node.release(request, sink, until, repetition),
+            Some(link) => {
+                let job = node.release_job(request, sink, release);
+                job.into_iter().for_each(|job| link.submit(job));
+            }
+            None => node.release(request, sink, release),
         }
     }
 

@@ -254,7 +254,7 @@ fn what_waits_goes_out_beside_releases_that_are_due() {
         let key = format!("kept-{i:03}");
         let request = Arc::new(Request::new(&ECHO, 1, &[Part::Bytes(key.as_bytes())]));
         let asked = Asked { node: 0, request, sink: None, unanswered: None, untold: None };
-        let release = Release { until: None, repetition: None, refusals: Some(0) };
+        let release = Release::of_key(None, None);
         played.driver.link.keep(Job::new(asked, Purpose::Release(release)), clock::now());
     }
     assert!(matches!(played.driver.work(), Next::Read { .. }));

@@ -22,8 +22,7 @@ use super::worker::Worker;
 use crate::clock;
 use crate::core::admission::Offset;
 use crate::core::base::Time;
-use crate::core::link::{self, Purpose, Release, Repetition, Via};
-use crate::core::vote::Failure;
+use crate::core::link::{self, Failure, Purpose, Release, Route, Via};
 use crate::error::{Cause, NodeFault};
 use crate::observe;
 use crate::stats::NodeStats;
@@ -128,7 +127,8 @@ impl Node {
 
     /// Returns false if the node is known to be down, so that it is not asked.
     pub(super) fn may_answer(&self) -> bool {
-        self.set.waits_for_a_try(self.index) || self.shared.status.is_not_down()
+        let is_down = !self.shared.status.is_not_down();
+        Route::of(&Purpose::Taking, is_down, self.waits_for_a_try()).is_submitted()
     }
 
     /// The client's knowledge of all nodes.
@@ -149,81 +149,37 @@ impl Node {
         ask: Ask,
         sink: &Arc<impl Sink + 'static>,
     ) {
-        let takes = matches!(ask, Ask::Taking(_));
-        let waits = takes && self.set.waits_for_a_try(self.index);
-        let (failure, fault) = match self.shared.status.fault().filter(|_| !waits) {
+        let job = ask.into_job(self.index, sink.clone());
+        let (takes, waits) = (job.is_taking(), self.waits_for_a_try());
+        let without_room = Route::without_room(&job.purpose, waits);
+        let fault = self.shared.status.fault();
+        let route = Route::of(&job.purpose, fault.is_some(), waits);
+        let (failure, fault) = match fault.filter(|_| route.tells_at_once()) {
             Some(fault) => (Failure::NotSent, fault),
             None => {
-                let job = ask.into_job(self.index, sink.clone());
                 let Err(refused) = send(&self.mailbox, job) else { return };
-                // A full mailbox says nothing about whether the node can be reached.
-                let failure = if waits { Failure::Error } else { Failure::NotSent };
-                (failure, self.refused(refused).0)
+                (without_room, self.refused(refused).0)
             }
         };
         sink.answer(self.index, Err(Undelivered::new(failure, fault, takes)));
     }
 
-    /// Makes the node forget a lock, now or when it comes back. Never blocks. The release never gets lost
-    /// while the key can exist, which is until `until`, if that is known. It is repeated as `repetition`
-    /// says, if another request may run after it.
+    /// Returns true if attempts to take a lock wait for a try to connect while the node is down.
+    fn waits_for_a_try(&self) -> bool {
+        self.set.waits_for_a_try(self.index)
+    }
+
+    /// Makes the node forget a lock, or something else of ours, now or when it comes back. Never blocks. The request never gets
+    /// lost while it is of use, by the terms of `release`.
     ///
     /// The caller is told at once if the node is down.
     pub(crate) fn release(
         &self,
         request: &Arc<Request>,
         sink: Option<Arc<dyn Sink>>,
-        until: Option<Time>,
-        repetition: Option<Box<Repetition>>,
+        release: Release,
     ) {
-        self.deliver(request, sink, until, repetition, Some(0));
-    }
-
-    /// The request that [`release`](Self::release) sends.
-    pub(super) fn release_job(
-        &self,
-        request: &Arc<Request>,
-        sink: Option<Arc<dyn Sink>>,
-        until: Option<Time>,
-        repetition: Option<Box<Repetition>>,
-    ) -> Job {
-        self.job(request, sink, Release { until, repetition, refusals: Some(0) })
-    }
-
-    fn job(&self, request: &Arc<Request>, sink: Option<Arc<dyn Sink>>, release: Release) -> Job {
-        let mut sink = sink;
-        let fault = self.shared.status.fault();
-        if let (Some(fault), Some(sink)) = (fault.clone(), sink.take_if(|_| fault.is_some())) {
-            sink.answer(self.index, Err(Undelivered { failure: Failure::NotSent, fault }));
-        }
-        let asked = Asked {
-            node: self.index,
-            request: request.clone(),
-            sink,
-            unanswered: fault.is_none().then(|| Counted::by(&self.unanswered)),
-            untold: Some(Counted::by(&self.shared.untold)),
-        };
-        Job::new(asked, Purpose::Release(release))
-    }
-
-    /// Like [`release`](Self::release), for a request that releases no key. A refusal is final: before a second try, the caller
-    /// may have asked again for what the node was to forget.
-    pub(crate) fn tell(&self, request: &Arc<Request>, sink: Option<Arc<dyn Sink>>, until: Time) {
-        self.deliver(request, sink, Some(until), None, None);
-    }
-
-    fn deliver(
-        &self,
-        request: &Arc<Request>,
-        sink: Option<Arc<dyn Sink>>,
-        until: Option<Time>,
-        repetition: Option<Box<Repetition>>,
-        refusals: Option<u32>,
-    ) {
-        let release = Release { until, repetition, refusals };
-        // Only the driver of the connection moves releases to the kept ones. Otherwise a reconnect at this moment could
-        // leave a release unsent.
-        let job = self.job(request, sink, release);
+        let Some(job) = self.release_job(request, sink, release) else { return };
         if let Err(refused) = self.mailbox.send(job) {
             let (fault, mut job) = self.refused(refused);
             let node = self.shared.status.node().clone();
@@ -232,6 +188,30 @@ impl Node {
                 sink.answer(self.index, Err(Undelivered { failure: Failure::NotSent, fault }));
             }
         }
+    }
+
+    /// Returns the request that [`release`](Self::release) submits, if it does.
+    pub(super) fn release_job(
+        &self,
+        request: &Arc<Request>,
+        mut sink: Option<Arc<dyn Sink>>,
+        release: Release,
+    ) -> Option<Job> {
+        let (fault, purpose) = (self.shared.status.fault(), Purpose::Release(release));
+        let route = Route::of(&purpose, fault.is_some(), self.waits_for_a_try());
+        let fault = fault.filter(|_| route.tells_at_once());
+        let is_told = fault.is_some();
+        if let (Some(fault), Some(sink)) = (fault, sink.take_if(|_| is_told)) {
+            sink.answer(self.index, Err(Undelivered { failure: Failure::NotSent, fault }));
+        }
+        let asked = Asked {
+            node: self.index,
+            request: request.clone(),
+            sink,
+            unanswered: (!is_told).then(|| Counted::by(&self.unanswered)),
+            untold: Some(Counted::by(&self.shared.untold)),
+        };
+        route.is_submitted().then(|| Job::new(asked, purpose))
     }
 
     /// Starts a thread that listens to the node until `listeners` want to hear nothing any more. A message

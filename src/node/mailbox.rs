@@ -321,7 +321,7 @@ mod tests {
         let request = Arc::new(Request::new(&SCRIPT, 0, &[]));
         let (sink, unanswered, untold) = (None, None, None);
         let asked = Asked { node: 0, request, sink, unanswered, untold };
-        Job::new(asked, Purpose::Release(Release { until, repetition: None, refusals: Some(0) }))
+        Job::new(asked, Purpose::Release(Release::of_key(until, None)))
     }
 
     fn taken(mailbox: &Mailbox, most: usize) -> Vec<Duration> {

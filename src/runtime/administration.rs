@@ -244,7 +244,7 @@ fn tell(
     round.expect(0..nodes.len());
     let sink: Arc<dyn Sink> = round.clone();
     for node in nodes {
-        node.tell(&request, Some(sink.clone()), plan.kept_until);
+        node.release(&request, Some(sink.clone()), plan.terms());
     }
     round
 }

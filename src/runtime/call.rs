@@ -12,6 +12,7 @@ use crate::core::acquire::{
 };
 use crate::core::admission::worth_waiting;
 use crate::core::base::{Basis, Time};
+use crate::core::link::Release;
 use crate::core::queue::Turn;
 use crate::core::vote::{Attempt, QuorumHealth, Shared, asking_order};
 use crate::core::wake::ReleaseTracker;
@@ -263,7 +264,7 @@ impl Call<'_> {
         let (request, until) = (Arc::new(request), clock::now().after(within));
         for (i, node) in self.coordinator.nodes().iter().enumerate() {
             if !but.contains(&i) {
-                node.tell(&request, None, until);
+                node.release(&request, None, Release::without_key(until));
             }
         }
     }

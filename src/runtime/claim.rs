@@ -353,11 +353,10 @@ impl Claim {
             let plan = cleanup.plan(longest_ttl, kept, now);
             let special = self.requests(class).release_by(&plan, node.clock()).map(Arc::new);
             let request = special.as_ref().unwrap_or(request);
-            let repetition = plan.repetition.map(Box::new);
-            let (sink, until) = (sink.cloned(), plan.until);
+            let sink = sink.cloned();
             match driven {
-                Some(driven) => driven.release(node, request, sink, until, repetition),
-                None => node.release(request, sink, until, repetition),
+                Some(driven) => driven.release(node, request, sink, plan.terms()),
+                None => node.release(request, sink, plan.terms()),
             }
         }
     }

@@ -467,7 +467,7 @@ impl Client {
         for cleanup in cleanups {
             let plan = cleanup.plan(releases.longest_ttl, releases.kept, now);
             let call = claim.release_by(cx, cleanup.node, releases, &plan);
-            self.workers[cleanup.node].release(cx, call, sink.cloned(), plan);
+            self.workers[cleanup.node].release(cx, call, sink.cloned(), plan.terms());
         }
     }
 

@@ -10,7 +10,7 @@ use super::network::Part;
 use super::worker::Outgoing;
 use crate::core::base::Time;
 use crate::core::operate::{ForcePlan, Holders, Telling};
-use crate::core::vote::{Ballot, ReleasePlan, Shared};
+use crate::core::vote::{Ballot, Shared};
 use crate::kinds::contract::reply;
 use crate::node::Request;
 use crate::runtime::administration::{force_request, holder_request};
@@ -93,14 +93,8 @@ impl Order {
         owners.iter().for_each(|owner| cx.net.checks.is_being_forced(owner));
         for worker in &mut client.workers {
             let request = force_request(&key(name), &owners, plan.tombstones_live);
-            let release = ReleasePlan {
-                longest_ttl: cx.settings.max_ttl,
-                raise_to: None,
-                kept: None,
-                until: Some(plan.kept_until),
-                repetition: None,
-            };
-            worker.release(cx, outgoing(name, request, "force"), Some(round.clone()), release);
+            let (outgoing, sink) = (outgoing(name, request, "force"), round.clone());
+            worker.release(cx, outgoing, Some(sink), plan.terms());
         }
         let Self { until, stage, .. } = &mut client.orders[order];
         (*until, *stage) = (plan.answer_by, Stage::Forcing { owners, round });

@@ -12,9 +12,10 @@ use crate::core::admission::{Chance, Grants, NextProbe, Offset};
 use crate::core::base::Time;
 use crate::core::link::{
     self, Awaited, Broken, ClockVerdict, Command, Event, Failure, Fault, Form, Job, Link, Meaning,
-    NextQuestion, Opened, Purpose, Rejection, Release, Step, Surroundings, Told, Undelivered, Via,
+    NextQuestion, Opened, Purpose, Rejection, Release, Route, Step, Surroundings, Told,
+    Undelivered, Via,
 };
-use crate::core::vote::{ReleasePlan, waits_for_a_try};
+use crate::core::vote::waits_for_a_try;
 use crate::embedded::Reply;
 use crate::node::{self, Request, Script, Value, eval, read_answers, read_probe};
 
@@ -278,16 +279,12 @@ impl Worker {
         cx: &mut Cx<'_>,
         outgoing: Outgoing,
         asker: Option<Rc<dyn Asker>>,
-        plan: ReleasePlan,
+        release: Release,
     ) {
-        let refusals = (outgoing.part.what == "release").then_some(0);
-        let repetition = plan.repetition.map(Box::new);
-        let release = Release { until: plan.until, repetition, refusals };
         self.take(cx, outgoing, asker, Purpose::Release(release));
     }
 
-    /// Puts a request into the mailbox, as `src/node/handle.rs` does. A node that is known to be down is not waited
-    /// for: the answer comes at once.
+    /// Puts a request into the mailbox, as `src/node/handle.rs` does.
     fn take(
         &mut self,
         cx: &mut Cx<'_>,
@@ -295,17 +292,14 @@ impl Worker {
         mut asker: Option<Rc<dyn Asker>>,
         purpose: Purpose,
     ) {
-        let is_release = matches!(purpose, Purpose::Release(_));
-        let may_fall_back = cx.settings.fall_back_after.is_some();
-        let waits = matches!(purpose, Purpose::Taking) && waits_for_a_try(self.node, may_fall_back);
-        if self.down && !waits {
-            if let Some(asker) = asker.take() {
-                let waiter = asker.answer(self.node, Err(Failure::NotSent), cx.now());
-                waiter.into_iter().for_each(|waiter| cx.wake(waiter));
-            }
-            if !is_release {
-                return;
-            }
+        let waits = waits_for_a_try(self.node, cx.settings.fall_back_after.is_some());
+        let route = Route::of(&purpose, self.down, waits);
+        if let Some(asker) = asker.take_if(|_| route.tells_at_once()) {
+            let waiter = asker.answer(self.node, Err(Failure::NotSent), cx.now());
+            waiter.into_iter().for_each(|waiter| cx.wake(waiter));
+        }
+        if !route.is_submitted() {
+            return;
         }
         if self.mailbox.is_empty() {
             // The threads that woke the worker run first. It then writes all that waits at once: a release, and the

@@ -234,6 +234,10 @@ pub(crate) enum Mechanism {
     FinalReleases,
     /// A release that a node has refused is sent again.
     RefusedReleasesAreKept,
+    /// A node that is known to be down is not asked: its caller is told so at once.
+    DownNodesAreNotAsked,
+    /// A release for a node that is down is kept until the node is back.
+    DownNodesGetReleases,
 }
 
 impl Mechanism {

@@ -35,6 +35,19 @@ pub(crate) struct Release {
     pub(crate) refusals: Option<u32>,
 }
 
+impl Release {
+    /// Returns the terms of a release of keys that are gone by themselves at `until`, if that is known.
+    pub(crate) fn of_key(until: Option<Time>, repetition: Option<Repetition>) -> Self {
+        Self { until, repetition: repetition.map(Box::new), refusals: Some(0) }
+    }
+
+    /// Returns the terms of a request that releases no key, and is of use until that time. A refusal is final: before a second
+    /// try, the caller may have asked again for what the node was to forget.
+    pub(crate) const fn without_key(until: Time) -> Self {
+        Self { until: Some(until), repetition: None, refusals: None }
+    }
+}
+
 impl<R> Job<R> {
     pub(crate) const fn new(request: R, purpose: Purpose) -> Self {
         Self { request, purpose, written: false }

@@ -25,6 +25,7 @@ mod late;
 mod old_connections;
 mod order;
 mod pending;
+mod route;
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -44,6 +45,7 @@ pub(crate) use old_connections::OldConnections;
 #[allow(unused_imports, reason = "the tests that use it need embedded nodes")]
 pub(crate) use order::{WORTH_IT, calls, put_in_order};
 use pending::PendingReleases;
+pub(crate) use route::Route;
 
 /// The time by which a connection waits longer than callers. Callers give up at the node timeout and submit their releases then.
 /// These go out behind the requests they belong to.

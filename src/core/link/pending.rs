@@ -172,8 +172,7 @@ mod tests {
     }
 
     fn release(until: Option<Time>) -> Job<Fake> {
-        let release = Release { until, repetition: None, refusals: Some(0) };
-        Job::new(Fake::default(), Purpose::Release(release))
+        Job::new(Fake::default(), Purpose::Release(Release::of_key(until, None)))
     }
 
     #[test]

@@ -316,5 +316,5 @@ fn sign(form: Form) -> &'static str {
 }
 
 pub(super) fn release() -> Purpose {
-    Purpose::Release(Release { until: None, repetition: None, refusals: Some(0) })
+    Purpose::Release(Release::of_key(None, None))
 }

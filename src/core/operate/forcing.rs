@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::super::base::{Mechanism, Rule, Time, drift};
+use super::super::link::Release;
 
 /// The order to the nodes to take a lock by force, and its times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +33,11 @@ impl ForcePlan {
     pub(crate) fn while_keys_live(self, life: Duration, now: Time) -> Self {
         let gone_at = now.after(life).after(drift(life));
         Self { kept_until: self.kept_until.max(gone_at), ..self }
+    }
+
+    /// Returns the terms of the order for the connections to the nodes. Nodes that are down get the order when they come back.
+    pub(crate) const fn terms(self) -> Release {
+        Release::without_key(self.kept_until)
     }
 }
 

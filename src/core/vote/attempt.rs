@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::super::base::{Allowance, Mechanism, Rule, Time, drift, validity};
 use super::super::base::{Tally, Verdict, votes_needed};
-use super::super::link::{Copies, Late, Repetition, Via};
+use super::super::link::{self, Copies, Late, Repetition, Via};
 use super::fencing::number_of;
 use super::{Ballot, Failure, Heard, LARGEST_NUMBER, Proposal, Slots};
 
@@ -115,6 +115,13 @@ pub(crate) struct ReleasePlan {
     pub(crate) until: Option<Time>,
     /// The repetition of the release, if a late request may run after it.
     pub(crate) repetition: Option<Repetition>,
+}
+
+impl ReleasePlan {
+    /// Returns the terms of the release for the connection to the node.
+    pub(crate) fn terms(&self) -> link::Release {
+        link::Release::of_key(self.until, self.repetition)
+    }
 }
 
 impl Cleanup {

@@ -129,7 +129,7 @@ fn job(i: usize, asked: &Arc<Asked>) -> Job {
         _ => {
             let sink: Option<Arc<dyn Sink>> = Some(asked.clone());
             let request = job::Asked { node: 0, request, sink, unanswered: None, untold: None };
-            let release = Release { until: None, repetition: None, refusals: Some(0) };
+            let release = Release::of_key(None, None);
             Job::new(request, Purpose::Release(release))
         }
     }

@@ -7,8 +7,9 @@ use super::{Caller, Doing};
 use crate::core::acquire::{Acquire, Outcome, Patience, Policy, Priority};
 use crate::core::base::{Allowance, HoldClass, Time};
 use crate::core::hold::Terms;
+use crate::core::link::Release;
 use crate::core::queue::QueueTicket;
-use crate::core::vote::{Attempt, Confirmation, PermitsWanted, ReleasePlan};
+use crate::core::vote::{Attempt, Confirmation, PermitsWanted};
 use crate::kinds::contract::kind::Kind;
 use crate::kinds::contract::reservations::withdraw_request;
 use crate::node::Request;
@@ -120,16 +121,9 @@ impl Call {
         let part = Part { keys: self.lock.keys().collect(), owner, what };
         let (outgoing, until) =
             (Outgoing { request: Rc::new(request), part }, cx.now().after(within));
-        let plan = ReleasePlan {
-            longest_ttl: Duration::ZERO,
-            raise_to: None,
-            kept: None,
-            until: Some(until),
-            repetition: None,
-        };
         for (node, worker) in client.workers.iter_mut().enumerate() {
             if !but.contains(&node) {
-                worker.release(cx, outgoing.clone(), None, plan.clone());
+                worker.release(cx, outgoing.clone(), None, Release::without_key(until));
             }
         }
     }

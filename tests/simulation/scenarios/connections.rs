@@ -67,3 +67,26 @@ fn without_final_releases_it_stays_for_as_long_as_its_ttl() {
     // Otherwise the releases have followed the requests already.
     HUNG.fails(&[Mechanism::FinalReleases, Mechanism::WritesFollow]);
 }
+
+/// A client gives its lock back while a node is down, which comes back with its data.
+const DOWN: Scenario = Scenario {
+    runs: 20,
+    plan: |seed| {
+        let mut plan = calm(seed, 3, &[client(seconds(20), Habit::Works(ms(1_500)))]);
+        let node = Chance::new(seed).below(3);
+        plan.faults = vec![fault(seconds(1), ms(2_500), Fault::Down { node })];
+        plan.lasts = seconds(10);
+        plan
+    },
+    happened: |run| first_grant(run, 0, ms(2_500)).is_some(),
+};
+
+#[test]
+fn a_node_that_was_down_gets_the_releases_that_it_has_missed() {
+    DOWN.holds(1);
+}
+
+#[test]
+fn without_these_releases_the_node_keeps_the_lock() {
+    DOWN.mostly_breaks(&[Mechanism::DownNodesGetReleases], &["leaks"]);
+}
