@@ -1,7 +1,6 @@
 //! A lock that is held: the actions of its holders' threads and of the timer, as [`HeldLock`] decides.
 
 use std::ops::ControlFlow;
-use std::slice;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -31,9 +30,14 @@ mod asked;
 mod ending;
 mod told;
 
+type Lock = HeldLock<Arc<FanOut<Attempt>>, Arc<FanOut<Extension>>>;
+
+/// Tells the holder with that sequence number of a loss. Returns true if that holder was not told before.
+type Tell<'a> = &'a mut dyn FnMut(u64) -> bool;
+
 /// The machine of the lock, and its present holders.
 struct HeldState {
-    lock: HeldLock<Arc<FanOut<Attempt>>, Arc<FanOut<Extension>>>,
+    lock: Lock,
     /// The present holders of the machine's lock; once the lock has ended, the holders that were left.
     hold_states: Vec<Arc<HoldState>>,
     /// The faults of the last renewal that was not confirmed.
@@ -438,19 +442,17 @@ impl Held {
                     driven = None;
                     ending.machine.handle_released(result.unwrap_or(ReleaseResult::Unconfirmed));
                 }
-                GiveBackStep::TellLoss(reason) => match ending.leaving {
-                    Some(leaving) => {
-                        let is_first = self.tell(slice::from_ref(leaving), reason);
-                        ending.machine.handle_told(is_first);
-                    }
-                    None => {
-                        let hold_states = self.state().hold_states.clone();
-                        let (callbacks, is_first) = self.notify(&hold_states, reason);
+                GiveBackStep::TellLoss(reason) => {
+                    let leaving = ending.leaving.map(|leaving| &**leaving);
+                    let machine = &mut ending.machine;
+                    let tell = |lock: &mut Lock, tell: Tell<'_>| machine.tell_loss(lock, tell);
+                    let (callbacks, _) = self.notify(leaving, reason, tell);
+                    if leaving.is_none() {
                         ending.callbacks = callbacks;
-                        ending.machine.handle_told(is_first);
                         return None;
                     }
-                },
+                    self.have_called(callbacks);
+                }
                 GiveBackStep::TellGivenBack => {
                     ending.leaving.iter().for_each(|leaving| leaving.notice.given_back());
                 }

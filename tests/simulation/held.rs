@@ -420,10 +420,7 @@ impl Ending {
                     cx.remind(cx.now().after(within), note);
                     return None;
                 }
-                GiveBackStep::TellLoss(reason) => {
-                    let is_first = self.tell(cx, reason);
-                    self.machine.handle_told(is_first);
-                }
+                GiveBackStep::TellLoss(reason) => self.tell(cx, reason),
                 GiveBackStep::TellGivenBack => {
                     self.leaving
                         .iter()
@@ -466,15 +463,22 @@ impl Ending {
         }
     }
 
-    /// Tells the holder that leaves, or else all holders, of the loss. Returns true if no holder was told before.
-    fn tell(&self, cx: &mut Cx<'_>, reason: LossReason) -> bool {
+    /// Tells the holders that hear of the loss.
+    fn tell(&mut self, cx: &mut Cx<'_>, reason: LossReason) {
         let Held { claim, lock, .. } = &*self.held;
-        let holds =
-            self.leaving.as_ref().map_or_else(|| self.held.holds(), |hold| vec![hold.clone()]);
+        let holds: Vec<_> = self.leaving.iter().cloned().chain(self.held.holds()).collect();
         let (who, ended) = (cx.client, cx.clock.when(lock.borrow().valid_until()));
         let mut told = false;
-        for hold in holds {
-            told |= hold.state.notice.borrow_mut().lost(reason).is_some();
+        self.machine.tell_loss(&mut lock.borrow_mut(), |holder| {
+            let hold = holds.iter().find(|hold| hold.sequence == holder);
+            let notice = hold.and_then(|hold| hold.state.notice.borrow_mut().lost(reason));
+            told |= notice.is_some();
+            notice.is_some()
+        });
+        let has_heard = |hold: &Hold| !matches!(*hold.state.notice.borrow(), LossNotice::Open(()));
+        if self.leaving.is_none() && !holds.iter().all(has_heard) {
+            let what = format!("{}: a holder does not hear of the loss", claim.short());
+            cx.net.checks.report(cx.net.now, "losses", what);
         }
         if told {
             cx.net.tell(|| {
@@ -490,7 +494,6 @@ impl Ending {
                 cx.net.checks.told(who, claim, self.held.lease_terms(), reason, ended, now);
             }
         }
-        told && lock.borrow_mut().handle_loss_told()
     }
 
     /// Checks that the holder that has left was told the outcome.

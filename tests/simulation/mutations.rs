@@ -120,6 +120,11 @@ fn without_the_warning_before_a_loss() {
 }
 
 #[test]
+fn without_telling_all_holders_of_a_loss() {
+    without("telling all holders", &[Mechanism::AllHoldersHearOfLosses], &["losses"]);
+}
+
+#[test]
 fn without_the_rule_that_renewal_never_shortens_a_key() {
     let script = Some(("if remaining < tonumber(TTL) then", "if true then"));
     let switches = Switches { script, ..Switches::ALL_ON };

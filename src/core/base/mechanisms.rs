@@ -84,6 +84,8 @@ pub(crate) enum Mechanism {
     UnknownDoesNotExtend,
     /// A confirmation that comes after the end of validity does not revive the lock.
     LostStaysLost,
+    /// All holders of a lock are told of its loss, not only the one whose thread sees it.
+    AllHoldersHearOfLosses,
     /// Holders are warned while the lock is still valid, if its renewals fail.
     HoldersAreWarned,
     /// Renewals stop before a release is sent.

@@ -53,8 +53,7 @@ pub(crate) enum GiveBackStep {
     TellDowngrade,
     /// Wait for the verdict on the release, for that time at most, and hand it to [`GiveBack::handle_released`].
     AwaitRelease(Duration),
-    /// Tell the holder that leaves, or all holders if none leaves, that the lock is lost. Report whether anybody was told
-    /// just now, and nobody before: [`GiveBack::handle_told`].
+    /// Take the lock's mutex and call [`GiveBack::tell_loss`], which names the holders that are told of the loss.
     TellLoss(LossReason),
     /// Tell the holder that there will be no message about a loss.
     TellGivenBack,
@@ -272,10 +271,15 @@ impl GiveBack {
         self.stage = GiveBackStage::Telling;
     }
 
-    /// Notes whether the loss was told to a holder, and to none before.
-    pub(crate) fn handle_told(&mut self, is_first: bool) {
-        self.is_first = is_first;
+    /// Has the holders told that the lock is lost: see [`HeldLock::tell_loss`].
+    pub(crate) fn tell_loss<A: Shared<Attempt>, E: Shared<Extension>>(
+        &mut self,
+        held: &mut HeldLock<A, E>,
+        tell: impl FnMut(u64) -> bool,
+    ) -> bool {
+        self.is_first = held.tell_loss(self.by, tell);
         self.stage = self.behind_telling();
+        self.is_first
     }
 
     fn behind_the_queue(&self) -> GiveBackStage {

@@ -358,10 +358,19 @@ impl<A: Shared<Attempt>, E: Shared<Extension>> HeldLock<A, E> {
         self.lease.loss(now)
     }
 
-    /// A holder was told just now that the lock is lost. Returns true if none was told before: there is one event for
-    /// each lock.
-    pub(crate) fn handle_loss_told(&mut self) -> bool {
-        !std::mem::replace(&mut self.loss_told, true)
+    /// Has holders told that the lock is lost: the holder that leaves, or all present holders if none leaves. `tell` tells the
+    /// holder with that sequence number, and returns true if that holder was not told before. Returns true if a holder was told
+    /// just now, and none before: there is one event for each lock.
+    ///
+    /// A holder that leaves tells no other holder. The thread that watches the lease does that.
+    pub(crate) fn tell_loss(&mut self, by: EndedBy, mut tell: impl FnMut(u64) -> bool) -> bool {
+        let mut holders: Vec<_> = match by {
+            EndedBy::Holder(leaving) => vec![leaving],
+            EndedBy::Loss => self.holders.keys().copied().collect(),
+        };
+        holders.truncate(holders.len().if_off(Mechanism::AllHoldersHearOfLosses, 1));
+        let told = holders.into_iter().filter(|holder| tell(*holder)).count();
+        told > 0 && !std::mem::replace(&mut self.loss_told, true)
     }
 
     /// Returns the nodes that the lock rests on.

@@ -1,14 +1,12 @@
 //! The messages to the holders of a lock: that it is at risk, and that it is lost.
 
-use std::sync::Arc;
-
 use crate::clock;
 use crate::core::base::{Time, rounded};
-use crate::core::hold::{LossReason, RiskNews, RiskReason};
+use crate::core::hold::{EndedBy, LossReason, RiskNews, RiskReason};
 use crate::error::{Error, ErrorKind, NodeFault};
 use crate::observe;
 use crate::risk::Risk;
-use crate::runtime::held::{Held, HeldState};
+use crate::runtime::held::{Held, HeldState, Lock, Tell};
 use crate::runtime::holder::{Callback, Callbacks, HoldState};
 
 impl Held {
@@ -16,9 +14,11 @@ impl Held {
     pub(crate) fn check(&self) -> Result<(), Error> {
         let mut state = self.state();
         let Some(reason) = state.lock.loss(clock::now()) else { return Ok(()) };
-        let hold_states = state.hold_states.clone();
         drop(state);
-        if self.tell(&hold_states, reason) {
+        let tell = |lock: &mut Lock, tell: Tell<'_>| lock.tell_loss(EndedBy::Loss, tell);
+        let (callbacks, is_first) = self.notify(None, reason, tell);
+        self.have_called(callbacks);
+        if is_first {
             self.report_loss(reason);
         }
         Err(self.lost(reason))
@@ -118,24 +118,31 @@ impl Held {
         Error::new(ErrorKind::Lost, message)
     }
 
-    /// Sends those holders their messages about the loss, and has their callbacks called on other threads, since the holder
-    /// that has noticed the loss must not be delayed. Returns true if the event is to be reported.
-    pub(super) fn tell(&self, hold_states: &[Arc<HoldState>], reason: LossReason) -> bool {
-        let (callbacks, is_first) = self.notify(hold_states, reason);
+    /// Has callbacks about the loss called on other threads, since the holder that has noticed the loss must not be delayed.
+    pub(super) fn have_called(&self, callbacks: Vec<Callbacks>) {
         callbacks.into_iter().for_each(|callbacks| self.claim.state().reports().call(callbacks));
-        is_first
     }
 
-    /// Sends each of those holders its message about the loss, unless it already has it. Returns the callbacks to call, and
-    /// true if no holder was told before.
+    /// Sends the messages about the loss to the holders that `tell_loss` names: present ones, or the one that is `leaving`.
+    /// Returns the callbacks to call, and true if the event is to be reported.
     pub(super) fn notify(
         &self,
-        hold_states: &[Arc<HoldState>],
+        leaving: Option<&HoldState>,
         reason: LossReason,
+        tell_loss: impl FnOnce(&mut Lock, Tell<'_>) -> bool,
     ) -> (Vec<Callbacks>, bool) {
-        let told = hold_states.iter().filter_map(|hold_state| hold_state.notice.lost(reason));
-        let callbacks: Vec<_> = told.collect();
-        let is_first = !callbacks.is_empty() && self.state().lock.handle_loss_told();
+        let mut state = self.state();
+        let HeldState { lock, hold_states, .. } = &mut *state;
+        let mut callbacks = Vec::new();
+        // With the mutex held, and nothing is called here.
+        let is_first = tell_loss(lock, &mut |holder| {
+            let mut all = leaving.into_iter().chain(hold_states.iter().map(|it| &**it));
+            let told = all.find(|it| it.sequence == holder).and_then(|it| it.notice.lost(reason));
+            let is_told = told.is_some();
+            callbacks.extend(told);
+            is_told
+        });
+        drop(state);
         if is_first {
             self.claim.state().recorder().lost(reason);
         }

@@ -80,7 +80,7 @@ fn steps_where(
             HandOver => machine.handle_handed_over(is_handed_over),
             Leave => _ = machine.leave(lock, Time::default()),
             AwaitRelease(_) => machine.handle_released(result),
-            TellLoss(_) => machine.handle_told(lock.handle_loss_told()),
+            TellLoss(_) => _ = machine.tell_loss(lock, |_| true),
             Done(_) => return steps,
             TellDowngrade | LookAtLease | SendReleases(_) => {}
             TellQueue { .. } | TellOfOthers | TellGivenBack | ReportLoss(_) => {}
@@ -211,6 +211,61 @@ fn the_holders_of_a_lost_lock_are_told_before_anything_is_sent() {
     let (told, reported) = (TellLoss(STOOD_STILL), ReportLoss(STOOD_STILL));
     assert_eq!(steps_of_loss, [Leave, told, releases(Unheard), GONE_LOST, reported, LOST]);
     assert_eq!(steps(GiveBack::lost(), &mut lock), [Leave, SETTLED], "it is lost once");
+}
+
+/// Returns the holders that are told of the loss, each of them once.
+fn told_of_the_loss(
+    mut machine: GiveBack,
+    lock: &mut Lock,
+    is_new: impl Fn(u64) -> bool,
+) -> Vec<u64> {
+    let mut told = Vec::new();
+    loop {
+        match machine.poll() {
+            HandOver => machine.handle_handed_over(false),
+            Leave => _ = machine.leave(lock, Time::default()),
+            TellLoss(_) => {
+                let tell = |holder| {
+                    told.push(holder);
+                    is_new(holder)
+                };
+                machine.tell_loss(lock, tell);
+            }
+            Done(_) => return told,
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn all_holders_are_told_of_a_loss_and_one_that_leaves_tells_no_other() {
+    let lost = || {
+        let mut lock = held_by(3);
+        lock.handle_suspended();
+        lock
+    };
+    assert_eq!(told_of_the_loss(GiveBack::lost(), &mut lost(), |_| true), [0, 1, 2]);
+    let mut lock = lost();
+    assert_eq!(told_of_the_loss(GiveBack::unlocked(1), &mut lock, |_| true), [1]);
+    assert_eq!(told_of_the_loss(GiveBack::lost(), &mut lock, |_| true), [0, 2]);
+    let off = [Mechanism::AllHoldersHearOfLosses];
+    assert_eq!(without(&off, || told_of_the_loss(GiveBack::lost(), &mut lost(), |_| true)), [0]);
+}
+
+#[test]
+fn a_loss_is_one_event_for_the_first_holder_that_is_told() {
+    let mut lock = held_by(2);
+    lock.handle_suspended();
+    let mut told = 0;
+    let mut tell = |_| {
+        told += 1;
+        told == 2
+    };
+    assert!(lock.tell_loss(EndedBy::Loss, &mut tell), "the second holder did not know");
+    assert!(!lock.tell_loss(EndedBy::Loss, |_| true));
+    let mut unheard = held_by(1);
+    assert!(!unheard.tell_loss(EndedBy::Loss, |_| false), "nobody was told");
+    assert!(unheard.tell_loss(EndedBy::Loss, |_| true));
 }
 
 #[test]
