@@ -44,8 +44,6 @@ struct Call<'a> {
     local_grant: Option<LocalGrant>,
     /// The requests of the attempt that was given back last.
     last: Option<Asked>,
-    /// Number of suspensions of this machine when the attempt started.
-    suspensions: u64,
     /// The caller, while it may be in the queue that the nodes keep for a fair lock.
     in_queue: Option<u64>,
     /// The caller's priority, while nodes may have reservations of it.
@@ -96,7 +94,6 @@ fn carry(
         handed_over: None,
         local_grant: None,
         last: None,
-        suspensions: 0,
         in_queue: None,
         reserves: None,
         driven: None,
@@ -185,7 +182,7 @@ impl Call<'_> {
                 {
                     self.reserves = Some(reservation.priority);
                 }
-                let claim = Claim::new(coordinator.state(), wanted, begin, self.suspensions);
+                let claim = Claim::new(coordinator.state(), wanted, begin);
                 machine.handle_begun(claim, self);
             }
             Action::Ask(whom) => {
@@ -399,9 +396,8 @@ impl Surroundings for Call<'_> {
         clock::now()
     }
 
-    fn start_attempt(&mut self) -> Time {
-        self.suspensions = self.coordinator.set().suspensions();
-        clock::now()
+    fn suspensions(&mut self) -> u64 {
+        self.coordinator.set().suspensions()
     }
 
     fn random(&mut self) -> f64 {

@@ -100,13 +100,8 @@ pub(crate) struct Claim {
 
 impl Claim {
     /// A claim whose attempt is about to be made: nothing has been sent yet.
-    pub(crate) fn new(
-        state: &Arc<ClientState>,
-        wanted: &Wanted,
-        begin: Begin,
-        suspensions: u64,
-    ) -> Self {
-        let Begin { owner, started, answer_by, waits, permits } = begin;
+    pub(crate) fn new(state: &Arc<ClientState>, wanted: &Wanted, begin: Begin) -> Self {
+        let Begin { owner, suspensions, started, answer_by, waits, permits } = begin;
         let Terms { ttl, allowance, .. } = wanted.terms;
         let attempt = Attempt::new(state.nodes().len(), started, answer_by, ttl, allowance);
         Self {

@@ -142,12 +142,11 @@ impl Held {
         &self.claim
     }
 
-    /// Returns the machine. If this computer was suspended since the request for the lock, the lease is over.
+    /// Returns the machine, which compares the numbers of suspensions first.
     fn state(&self) -> MutexGuard<'_, HeldState> {
         let mut state = self.state.lock();
-        if self.claim.suspensions() != self.claim.state().set().suspensions() {
-            state.lock.handle_suspended();
-        }
+        let suspensions = self.claim.state().set().suspensions();
+        state.lock.handle_suspensions(self.claim.suspensions(), suspensions);
         state
     }
 

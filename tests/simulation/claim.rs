@@ -75,8 +75,7 @@ impl Claim {
         begin: Begin,
         waiter: Note,
     ) -> Self {
-        let Begin { owner, answer_by, waits, permits, .. } = begin;
-        let started = cx.now();
+        let Begin { owner, suspensions, started, answer_by, waits, permits } = begin;
         let attempt =
             Attempt::new(cx.settings.nodes, started, answer_by, terms.ttl, terms.allowance);
         let owner = lock.kind().owner_text(label(cx.client), owner);
@@ -94,7 +93,7 @@ impl Claim {
             request: OnceCell::new(),
             permits,
             began: cx.net.now,
-            suspensions: cx.shared.suspensions.get(),
+            suspensions,
             attempt: Rc::new(FanOut::new(attempt, reply::acquire, waiter)),
             number: 0,
             granted_at: Duration::ZERO,

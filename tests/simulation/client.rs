@@ -479,8 +479,8 @@ impl Client {
     /// Reports the present state of the locks to the checkers.
     fn report(&self, net: &mut Network) {
         for (id, held) in &self.held {
-            let until = self.clock.when(held.lock.borrow().valid_until());
-            let valid = !held.lock.borrow().remaining(self.clock.at(net.now)).is_zero();
+            let until = self.clock.when(held.lock().valid_until());
+            let valid = !held.lock().remaining(self.clock.at(net.now)).is_zero();
             let until = if valid { until } else { until.min(net.now) };
             let (claim, now) = (&held.claim, net.now);
             if net.checks.lease(*id, self.index, claim, held.lease_terms(), until, now)
@@ -488,7 +488,7 @@ impl Client {
             {
                 net.checks.report(now, "exclusion", what);
             }
-            let valid_until = held.lock.borrow().valid_until();
+            let valid_until = held.lock().valid_until();
             net.checks.terms(claim, valid_until, &held.agreed(), now);
             held.promised.set(valid_until);
         }
@@ -501,7 +501,8 @@ impl Client {
         let before = cx.shared.suspensions.get();
         f(self, &mut cx);
         if cx.shared.suspensions.get() != before {
-            self.held.values().for_each(|held| held.suspended(&mut cx));
+            // The timer looks at all locks.
+            self.held.values().for_each(|held| held.enter(&mut cx));
         }
         self.report(net);
     }

@@ -1,6 +1,6 @@
 //! A held lock, and the work of the timer for it. It runs the machines of `core/hold/held_lock.rs`.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, RefCell, RefMut};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
@@ -10,6 +10,7 @@ use super::claim::Claim;
 use super::client::{Client, Cx, Note, Settings};
 use super::fan_out::FanOut;
 use super::node::SimNode;
+use super::shared::Shared as ClientShared;
 use crate::core::base::{Basis, HoldClass, Time};
 use crate::core::hold::{
     Due, Ended, GiveBack, GiveBackStep, GivenBack, HeldLock, LossNotice, LossReason, Prolong,
@@ -45,7 +46,8 @@ struct HoldState {
 pub(super) struct Held {
     pub(super) id: u64,
     pub(super) claim: Claim,
-    pub(super) lock: RefCell<Lock>,
+    lock: RefCell<Lock>,
+    shared: Rc<ClientShared>,
     /// Its number in the local queue of its name.
     pub(super) ticket: QueueTicket,
     /// The guards that have not been given back or dropped, by sequence number.
@@ -103,17 +105,22 @@ impl Held {
             since: Cell::new(grant.started),
             claim,
             lock: RefCell::new(lock),
+            shared: cx.shared.clone(),
             checked: Cell::new(0),
             renewed: Cell::new(0),
             renewal: RefCell::default(),
         });
-        if held.claim.suspensions != cx.shared.suspensions.get() {
-            held.lock.borrow_mut().handle_suspended();
-        }
         client.held.insert(held.id, held.clone());
         client.won(cx, &held, grant);
         held.enter(cx);
         held.new_guard(0, 0)
+    }
+
+    /// Returns the machine, which compares the numbers of suspensions first, as in `src/runtime/held.rs`.
+    pub(super) fn lock(&self) -> RefMut<'_, Lock> {
+        let mut lock = self.lock.borrow_mut();
+        lock.handle_suspensions(self.claim.suspensions, self.shared.suspensions.get());
+        lock
     }
 
     /// Returns the holds of all guards.
@@ -150,7 +157,7 @@ impl Held {
 
     /// The terms on which it is held, for the checkers.
     pub(super) fn lease_terms(&self) -> LeaseTerms {
-        let on_first = self.lock.borrow().basis() == Basis::FirstNode;
+        let on_first = self.lock().basis() == Basis::FirstNode;
         LeaseTerms { terms: self.terms.get(), on_first }
     }
 
@@ -160,12 +167,12 @@ impl Held {
         self.terms.set(terms);
         self.since.set(now);
         // The new holder's time may end before that of the previous one.
-        self.promised.set(self.lock.borrow().valid_until());
+        self.promised.set(self.lock().valid_until());
         self.new_guard(sequence, sequence)
     }
 
     pub(super) fn ended(&self) -> bool {
-        self.lock.borrow().has_ended()
+        self.lock().has_ended()
     }
 
     pub(super) fn has_name(&self, name: usize) -> bool {
@@ -174,16 +181,10 @@ impl Held {
 
     /// Has the first node report a request to give it up.
     pub(super) fn hears_ask(&self, now: Time) {
-        let mut lock = self.lock.borrow_mut();
+        let mut lock = self.lock();
         lock.hear_asks();
         let request = ReadRequest { id: self.id.to_string(), reason: String::new() };
         let _ = lock.handle_ask_read(0, vec![request], now);
-    }
-
-    /// Ends the lease, because the client's machine was suspended.
-    pub(super) fn suspended(&self, cx: &mut Cx<'_>) {
-        self.lock.borrow_mut().handle_suspended();
-        self.enter(cx);
     }
 
     /// Has the timer check the lock at the time at which that is due, as far as is known now.
@@ -192,7 +193,7 @@ impl Held {
             return;
         }
         let now = cx.now();
-        let at = self.lock.borrow_mut().look_at(now).unwrap_or(now);
+        let at = self.lock().look_at(now).unwrap_or(now);
         let late = if cx.net.chance.one_in(20) { cx.net.chance.ms(0..20) } else { Duration::ZERO };
         self.checked.set(cx.net.fresh());
         cx.remind(at.after(late), Note::Held { lock: self.id, epoch: self.checked.get() });
@@ -204,7 +205,7 @@ impl Held {
         else {
             return;
         };
-        let due = held.lock.borrow_mut().take_up(cx.now());
+        let due = held.lock().take_up(cx.now());
         match due {
             Due::Nothing => _ = client.ending.remove(&held.id),
             Due::Loss => _ = Ending::lost(&held).carry_out(client, cx, None),
@@ -234,8 +235,7 @@ impl Held {
         let under_way = held.renewal.take();
         let is_under_way = under_way.is_some();
         let up = client.workers.iter().filter(|worker| !worker.is_down()).count();
-        let renewal =
-            under_way.or_else(|| Prolong::taken_up(&mut held.lock.borrow_mut(), up, cx.now()));
+        let renewal = under_way.or_else(|| Prolong::taken_up(&mut held.lock(), up, cx.now()));
         if let Some(mut renewal) = renewal {
             // The lock may change between the decision and the request.
             let chance = &mut cx.net.chance;
@@ -255,7 +255,7 @@ impl Held {
                 held.renewal.replace(Some(renewal));
                 return;
             }
-            held.lock.borrow_mut().renewal_is_over();
+            held.lock().renewal_is_over();
         }
         held.renewed.set(cx.net.fresh());
         held.enter(cx);
@@ -273,12 +273,12 @@ impl Held {
     ) -> Option<Prolonged> {
         loop {
             let now = cx.now();
-            let step = prolong.poll(&mut self.lock.borrow_mut(), now);
+            let step = prolong.poll(&mut self.lock(), now);
             match step {
                 ProlongStep::Ask(extension, request) => {
                     self.asked_at.set(now);
                     let round = Rc::new(FanOut::new(*extension, reply::extend, waiter));
-                    prolong.handle_begun(&mut self.lock.borrow_mut(), round.clone());
+                    prolong.handle_begun(&mut self.lock(), round.clone());
                     self.claim.extend(client, cx, &round, &request);
                 }
                 ProlongStep::QuorumReached => cx.shared.note_quorum(Quorum::Reached, now, now),
@@ -297,7 +297,7 @@ impl Held {
 
     /// Tells the holders that the lock is at risk, or not any more, if that is news.
     pub(super) fn tell_risk(&self, cx: &mut Cx<'_>) {
-        let news = self.lock.borrow_mut().poll_risk(cx.now());
+        let news = self.lock().poll_risk(cx.now());
         if let Some(news) = news {
             let (who, claim) = (cx.client, &self.claim);
             cx.net.tell(|| format!("client {who}: {} is told of a risk: {news:?}", claim.short()));
@@ -340,7 +340,7 @@ impl Hold {
             let lock = held.claim.lock.of_group();
             cx.shared.queues.borrow_mut().guard_downgraded(&lock, thread);
         }
-        let is_downgraded = held.lock.borrow_mut().downgrade(self.sequence, now);
+        let is_downgraded = held.lock().downgrade(self.sequence, now);
         if is_downgraded {
             let who = cx.client;
             cx.net.tell(|| format!("client {who}: {} is downgraded", held.claim.short()));
@@ -437,7 +437,7 @@ impl Ending {
 
     fn leave(&mut self, client: &mut Client, cx: &mut Cx<'_>) {
         let held = &self.held;
-        let ended = self.machine.leave(&mut held.lock.borrow_mut(), cx.now());
+        let ended = self.machine.leave(&mut held.lock(), cx.now());
         self.has_left = ended != Ended::Before;
         if let Ended::OthersHold { downgraded: true, .. } = ended {
             let who = cx.client;
@@ -465,11 +465,12 @@ impl Ending {
 
     /// Tells the holders that hear of the loss.
     fn tell(&mut self, cx: &mut Cx<'_>, reason: LossReason) {
-        let Held { claim, lock, .. } = &*self.held;
+        let held = self.held.clone();
+        let claim = &held.claim;
         let holds: Vec<_> = self.leaving.iter().cloned().chain(self.held.holds()).collect();
-        let (who, ended) = (cx.client, cx.clock.when(lock.borrow().valid_until()));
+        let (who, ended) = (cx.client, cx.clock.when(held.lock().valid_until()));
         let mut told = false;
-        self.machine.tell_loss(&mut lock.borrow_mut(), |holder| {
+        self.machine.tell_loss(&mut held.lock(), |holder| {
             let hold = holds.iter().find(|hold| hold.sequence == holder);
             let notice = hold.and_then(|hold| hold.state.notice.borrow_mut().lost(reason));
             told |= notice.is_some();
@@ -511,16 +512,16 @@ impl LocalLease for Rc<Held> {
     type Thread = u64;
 
     fn held_until(&self, now: Time) -> Option<Time> {
-        self.lock.borrow().in_queue_until(now)
+        self.lock().in_queue_until(now)
     }
 
     fn join(&self, terms: Terms, sequence: u64, now: Time) -> Option<Hold> {
-        let joins = self.lock.borrow_mut().join(terms, sequence, now);
+        let joins = self.lock().join(terms, sequence, now);
         joins.then(|| self.new_guard(sequence, sequence))
     }
 
     fn reenter(&self, sequence: u64, class: HoldClass, now: Time) -> Result<Hold, LossReason> {
-        let number = self.lock.borrow_mut().reenter(class, now)?;
+        let number = self.lock().reenter(class, now)?;
         Ok(self.new_guard(number, sequence))
     }
 }

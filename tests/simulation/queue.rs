@@ -145,7 +145,7 @@ impl Client {
         let held = &hold.held;
         let (id, now, shared) = (held.claim.lock, cx.now(), cx.shared.clone());
         let mut queues = shared.queues.borrow_mut();
-        let mut lock = held.lock.borrow_mut();
+        let mut lock = held.lock();
         let choose = |lease: &mut Lease| queues.hand_over(&id, held.ticket, lease, now);
         let Some((ticket, sequence)) = lock.hand_over(hold.sequence, choose) else { return false };
         drop(lock);

@@ -13,12 +13,15 @@ impl<C: SharedAttempt> Acquire<C> {
         let owner = self.attempts.owner(around.random_owner());
         let prefers_one = self.attempts.prefers_one(around.now());
         let preferred = if prefers_one { self.preferred(around) } else { None };
-        self.started = around.start_attempt();
+        // Before the time, so that a suspension during the attempt is seen.
+        let suspensions = around.suspensions();
+        self.started = around.now();
         self.answer_by = self.attempts.answer_by(self.started, self.attempt_timeout);
         let (started, answer_by) = (self.started, self.answer_by);
         let waits = self.attempts.waits(started);
         let permits = self.attempts.picks(|| around.random());
-        self.actions.push_back(Action::Begin(Begin { owner, started, answer_by, waits, permits }));
+        let begin = Begin { owner, suspensions, started, answer_by, waits, permits };
+        self.actions.push_back(Action::Begin(begin));
         self.state = CallState::Beginning(preferred);
     }
 

@@ -20,9 +20,8 @@ pub(crate) trait SharedAttempt: Shared<Attempt> {
 pub(crate) trait Surroundings {
     fn now(&self) -> Time;
 
-    /// Returns the time at which an attempt starts. The driver notes the count of suspensions first, so that
-    /// a suspension during the attempt is seen.
-    fn start_attempt(&mut self) -> Time;
+    /// Returns the number of suspensions of this machine, as far as its client knows.
+    fn suspensions(&mut self) -> u64;
 
     /// Returns a random number in `0.0..1.0`.
     fn random(&mut self) -> f64;
@@ -68,6 +67,9 @@ pub(crate) trait Surroundings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Begin {
     pub(crate) owner: u128,
+    /// The number of suspensions of this machine before it started: see
+    /// [`HeldLock::handle_suspensions`](super::super::hold::HeldLock::handle_suspensions).
+    pub(crate) suspensions: u64,
     pub(crate) started: Time,
     pub(crate) answer_by: Time,
     pub(crate) waits: Waits,
@@ -77,6 +79,7 @@ pub(crate) struct Begin {
 
 /// The driver's next action. `C` is the driver's claim to the lock, which shares an attempt.
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "a call has few actions at a time")]
 pub(crate) enum Action<C> {
     /// Look at the place in the local queue, and call [`Acquire::handle_turn`](super::Acquire::handle_turn).
     Look,

@@ -48,6 +48,8 @@ pub(crate) enum Mechanism {
     TrackersBeginAtMarks,
     /// If most of the clocks seem to be set forward at once, all leases are over.
     OwnClockIsDoubted,
+    /// A lease that was asked for before a suspension of this machine is over.
+    SuspensionsEndLeases,
     /// A node whose clock has just moved cannot deny a holder its lock.
     MovedClocksDoNotDeny,
     /// A node at which several servers answer has no vote.

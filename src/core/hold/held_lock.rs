@@ -159,9 +159,19 @@ impl<A: Shared<Attempt>, E: Shared<Extension>> HeldLock<A, E> {
         }
     }
 
-    /// This machine was suspended after the lock was asked for, so the rest of its validity is unknown.
+    /// Takes in the number of suspensions of this machine before the lock was asked for, and their number now. After one, the
+    /// rest of the validity is unknown, and the lease is over. The driver calls this whenever it takes the lock's mutex.
+    /// Otherwise a thread that runs again after a suspension could use the lock before another thread has told it.
+    pub(crate) fn handle_suspensions(&mut self, before: u64, now: u64) {
+        if before != now && Mechanism::SuspensionsEndLeases.is_on() {
+            self.lease.suspended();
+        }
+    }
+
+    /// This machine was suspended after the lock was asked for.
+    #[cfg(test)]
     pub(crate) fn handle_suspended(&mut self) {
-        self.lease.suspended();
+        self.handle_suspensions(0, 1);
     }
 
     /// Returns the next thing to do about the lock. The answer changes with time, with each round of extension, with a

@@ -97,12 +97,13 @@ pub(crate) fn hold_before(
     let (answer_by, waits) = (now.after(LIMIT), Waits::default());
     let begin = Begin {
         owner,
+        suspensions,
         started: now,
         answer_by,
         waits,
         permits: crate::core::vote::Permits::default(),
     };
-    let mut claim = Claim::new(state, wanted, begin, suspensions);
+    let mut claim = Claim::new(state, wanted, begin);
     drop(claim.ask(Whom::All, state.nodes()));
     let round = claim.round().clone();
     let answered = || round.with(|attempt| !attempt.awaits_answers());

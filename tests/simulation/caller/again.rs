@@ -50,8 +50,8 @@ impl Caller {
     fn take_again(client: &mut Client, index: usize, cx: &mut Cx<'_>, hold: &Hold) {
         let now = cx.now();
         let held = &hold.held;
-        let is_lost = held.lock.borrow_mut().loss(now).is_some();
-        let valid_until = held.lock.borrow().valid_until();
+        let is_lost = held.lock().loss(now).is_some();
+        let valid_until = held.lock().valid_until();
         let patience = cx.net.chance.pick(&[Patience::Once, Patience::Forever]);
         // The terms differ from those of the lease, which must stay as it is.
         let ttl = held.claim.terms.ttl / 2;
@@ -64,7 +64,7 @@ impl Caller {
         let (who, short) = (cx.client, held.claim.short());
         cx.net.tell(|| format!("client {who}, caller {index}: takes {short} again: {what:?}"));
         let same = taken.as_ref().map(|taken| taken.token() == hold.token());
-        let same_end = held.lock.borrow().valid_until() == valid_until;
+        let same_end = held.lock().valid_until() == valid_until;
         if let Some(what) = taken_again(what, upgrades, is_lost, same, same_end) {
             cx.net.checks.report(cx.net.now, "again", format!("{short}: {what}"));
         }

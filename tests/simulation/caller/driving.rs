@@ -57,8 +57,8 @@ impl Surroundings for Around<'_, '_> {
         self.cx.now()
     }
 
-    fn start_attempt(&mut self) -> Time {
-        self.cx.now()
+    fn suspensions(&mut self) -> u64 {
+        self.cx.shared.suspensions.get()
     }
 
     fn random(&mut self) -> f64 {
@@ -412,7 +412,7 @@ impl Caller {
 
     fn handed_over(client: &mut Client, index: usize, cx: &mut Cx<'_>, call: Call, hold: Hold) {
         let held = &hold.held;
-        let until = cx.clock.when(held.lock.borrow().valid_until());
+        let until = cx.clock.when(held.lock().valid_until());
         let now = cx.net.now;
         cx.net.checks.granted(&held.claim, hold.sequence, until, now);
         let what = format!("granted to {}", held.claim.short());

@@ -93,7 +93,7 @@ impl Caller {
             usage.until = now.after(reads);
         }
         Self::perhaps_again(client, index, cx, &mut hold);
-        if hold.held.lock.borrow_mut().loss(now).is_some() {
+        if hold.held.lock().loss(now).is_some() {
             // The guard of a lost lock is dropped.
             return Self::give_back(client, index, cx, &hold);
         }
@@ -129,7 +129,7 @@ impl Caller {
         }
         if held.has_one_holder() {
             // The holder may have asked for less, which takes effect at once.
-            held.promised.set(held.lock.borrow().valid_until());
+            held.promised.set(held.lock().valid_until());
         }
         if prolonged.is_none() {
             client.callers[index].doing = Doing::Extending(hold, extension, usage);
@@ -151,7 +151,7 @@ impl Caller {
     /// Unlocks the guard, which waits for a majority.
     fn unlock(client: &mut Client, index: usize, cx: &mut Cx<'_>, hold: &Hold) {
         let held = &hold.held;
-        let (valid_until, gone) = (held.lock.borrow().valid_until(), held.is_gone(cx));
+        let (valid_until, gone) = (held.lock().valid_until(), held.is_gone(cx));
         let ending = Ending::new(cx, hold, GiveBack::unlocked(hold.sequence));
         let note = client.callers[index].next_note(cx);
         Self::carry_out(client, index, cx, Unlock { ending, valid_until, gone }, note);
@@ -163,7 +163,7 @@ impl Caller {
         if let Some(release) = &ending.release {
             let claim = &ending.held.claim;
             let result = release.with(|release| release.result());
-            let basis = ending.held.lock.borrow().basis();
+            let basis = ending.held.lock().basis();
             let (valid, calm) = (cx.now() < *valid_until, cx.phase == Phase::Probing);
             let what = unlocked(cx.net, claim, basis, result, valid, *gone, calm);
             if let Some(what) = what {

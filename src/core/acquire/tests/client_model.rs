@@ -42,6 +42,8 @@ pub(super) struct Client {
     pub(super) voted: bool,
     pub(super) releases: Option<ReleaseTracker>,
     pub(super) owners: u128,
+    /// Time that passes while the number of suspensions is read.
+    pub(super) reading_takes: Duration,
 }
 
 impl Client {
@@ -56,6 +58,7 @@ impl Client {
             voted: true,
             releases: None,
             owners: 0,
+            reading_takes: Duration::ZERO,
         }
     }
 
@@ -76,8 +79,9 @@ impl Surroundings for Client {
         self.now
     }
 
-    fn start_attempt(&mut self) -> Time {
-        self.now
+    fn suspensions(&mut self) -> u64 {
+        self.now = self.now.after(self.reading_takes);
+        7
     }
 
     fn random(&mut self) -> f64 {

@@ -195,6 +195,19 @@ impl Driver {
 
 const HELD: Vote = Vote::Refused(Some(Duration::from_secs(5)));
 
+/// Otherwise an attempt might count a suspension as one that came before it.
+#[test]
+fn suspensions_are_counted_before_the_attempt_starts() {
+    let mut driver = Driver::new(Patience::Once);
+    driver.client.reading_takes = Duration::from_millis(5);
+    let now = driver.client.now;
+    driver.machine.start(&driver.client);
+    assert!(matches!(driver.machine.poll_action(), Some(Action::Look)));
+    driver.machine.handle_turn(FIRST_IN_QUEUE, &mut driver.client);
+    let Some(Action::Begin(begin)) = driver.machine.poll_action() else { panic!("it begins") };
+    assert_eq!((begin.suspensions, begin.started), (7, now.after(Duration::from_millis(5))));
+}
+
 #[test]
 fn a_free_lock_is_granted_by_a_majority() {
     let mut driver = Driver::asking(Patience::Forever);

@@ -133,6 +133,19 @@ fn asks() -> Vec<Told> {
 }
 
 #[test]
+fn a_lease_from_before_a_suspension_is_over() {
+    let loss_after = |suspensions| {
+        let mut lock = held();
+        lock.handle_suspensions(3, suspensions);
+        (lock.loss(at(1_000)), lock.remaining(at(1_000)).is_zero())
+    };
+    assert_eq!(loss_after(3), (None, false));
+    assert_eq!(loss_after(4), (Some(LossReason::ClockStoodStill), true));
+    let off = [Mechanism::SuspensionsEndLeases];
+    assert_eq!(without(&off, || loss_after(4)), (None, false));
+}
+
+#[test]
 fn a_renewal_that_a_majority_confirms_hears_the_others_out_and_repairs_them() {
     let mut lock = held();
     let mut renewal = Driver::renewal();
