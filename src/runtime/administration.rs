@@ -8,7 +8,7 @@ use std::time::Duration;
 use crossbeam_channel::never;
 
 use crate::clock;
-use crate::core::operate::{ForcePlan, Holders, Telling};
+use crate::core::operate::{Force, ForcePlan, Holders, Telling};
 use crate::core::vote::Shared;
 use crate::error::{Error, ErrorKind, NodeFault};
 use crate::holders::{HolderReport, NameReport};
@@ -101,14 +101,9 @@ pub(crate) fn holders(client: &ClientState, names: &Names) -> Result<HolderRepor
 /// Takes the lock with these names away from every owner that has it on any node. Returns true if anybody had it.
 pub(crate) fn force_unlock(client: &ClientState, names: &Names) -> Result<bool, Error> {
     let heard = ask(client, names)?;
-    let seen: Vec<_> = heard
-        .iter()
-        .map(|it| {
-            let (owners, life) = it.round.with(|said| (said.seen(), said.longest_life()));
-            (it.name, owners, life)
-        })
-        .collect();
-    let forced: Vec<_> = seen.into_iter().filter(|(_, owners, _)| !owners.is_empty()).collect();
+    let force_of = |it: &NameHeard<'_>| it.round.with(|said| Force::of(said));
+    let forced = heard.iter().filter_map(|it| Some((it.name, force_of(it)?)));
+    let forced: Vec<_> = forced.collect();
     if forced.is_empty() {
         return match heard.iter().any(|it| it.round.with(|said| said.has_no_lock())) {
             true => Err(no_lock(names, "cannot be forced open")),
@@ -169,36 +164,30 @@ pub(crate) fn ask_to_release(
 /// Takes the lock with these names away from that owner alone.
 pub(crate) fn take_from(client: &ClientState, names: &Names, owner: &str) -> Result<(), Error> {
     let heard = ask(client, names)?;
-    let forced = heard.iter().map(|it| {
-        let life = it.round.with(|said| said.longest_life());
-        (it.name, vec![owner.as_bytes().to_vec()], life)
-    });
+    let forced = heard
+        .iter()
+        .map(|it| (it.name, it.round.with(|said| Force::of_owner(said, owner.as_bytes()))));
     take(client, names, forced.collect())
 }
 
-/// Takes each of the names away from these owners, whose keys live for at most that time. Returns an error if too few nodes
-/// could be told.
-fn take(
-    client: &ClientState,
-    names: &Names,
-    forced: Vec<(&Name, Vec<Vec<u8>>, Duration)>,
-) -> Result<(), Error> {
-    let settings = client.settings();
-    let plan = ForcePlan::new(settings.max_ttl, settings.node_timeout, clock::now());
+/// Takes each of the names away from its owners. Returns an error if too few nodes could be told.
+fn take(client: &ClientState, names: &Names, forced: Vec<(&Name, Force)>) -> Result<(), Error> {
+    let (settings, now) = (client.settings(), clock::now());
     let rounds: Vec<_> = forced
         .iter()
-        .map(|(name, owners, life)| {
-            tell(client, name, owners, &plan.while_keys_live(*life, clock::now()))
+        .map(|(name, force)| {
+            let plan = force.plan(settings.max_ttl, settings.node_timeout, now);
+            (tell(client, name, &force.owners, &plan), plan)
         })
         .collect();
-    let owners = forced.into_iter().flat_map(|(_, owners, _)| owners).map(Owner::new);
+    let owners = forced.into_iter().flat_map(|(_, force)| force.owners).map(Owner::new);
     observe::forced(names, &owners.collect::<Vec<_>>());
-    for round in &rounds {
+    for (round, plan) in &rounds {
         round.wait_uninterrupted(&mut None, plan.answer_by);
     }
-    match rounds.iter().find(|round| !round.with(|telling| telling.is_told())) {
+    match rounds.iter().find(|(round, _)| !round.with(|telling| telling.is_told())) {
         None => Ok(()),
-        Some(round) => {
+        Some((round, plan)) => {
             let message = format!(
                 "{names} may still be held: too few nodes could be told to take it from its holder. The \
                  others are told when they come back; until then the holder may keep it, or get it back"

@@ -9,7 +9,7 @@ use super::lock_id::key;
 use super::network::Part;
 use super::worker::Outgoing;
 use crate::core::base::Time;
-use crate::core::operate::{ForcePlan, Holders, Telling};
+use crate::core::operate::{Force, Holders, Telling};
 use crate::core::vote::{Ballot, Shared};
 use crate::kinds::contract::reply;
 use crate::node::Request;
@@ -58,11 +58,11 @@ impl Order {
         let (name, is_over) = (*name, *until <= cx.now());
         match stage {
             Stage::Asking(round) if is_over || round.with(|said| said.decided()) => {
-                let seen = round.with(|said| said.is_answered().then(|| said.seen()));
-                let owners = seen.unwrap_or_default();
+                let force = |said: &mut Holders| Force::of(said).filter(|_| said.is_answered());
+                let force = round.with(force);
                 *stage = Stage::Done;
-                if !owners.is_empty() {
-                    Self::force(client, order, cx, name, owners);
+                if let Some(force) = force {
+                    Self::force(client, order, cx, name, &force);
                 }
             }
             Stage::Forcing { owners, round } if is_over || round.with(|it| it.decided()) => {
@@ -79,15 +79,10 @@ impl Order {
         }
     }
 
-    fn force(
-        client: &mut Client,
-        order: usize,
-        cx: &mut Cx<'_>,
-        name: usize,
-        owners: Vec<Vec<u8>>,
-    ) {
+    fn force(client: &mut Client, order: usize, cx: &mut Cx<'_>, name: usize, force: &Force) {
         let now = cx.now();
-        let plan = ForcePlan::new(cx.settings.max_ttl, cx.settings.node_timeout, now);
+        let plan = force.plan(cx.settings.max_ttl, cx.settings.node_timeout, now);
+        let owners = force.owners.clone();
         let note = Note::Order { order };
         let round = Rc::new(FanOut::new(Telling::new(cx.settings.nodes), reply::telling, note));
         owners.iter().for_each(|owner| cx.net.checks.is_being_forced(owner));

@@ -98,6 +98,8 @@ pub(crate) enum Mechanism {
     RepairAmongContenders,
     /// No extension gives a lock back to an owner from which it was taken by force.
     ForcedStayOut,
+    /// An order to take a lock by force is kept for a node that is down as long as a key may live there.
+    OrdersOutliveKeys,
     /// A lock counts only once a majority knows its number.
     FenceWriteBack,
     /// Nodes that do not hold our key cannot confirm the lock's number.

@@ -7,7 +7,7 @@ mod holders;
 mod scan;
 mod telling;
 
-pub(crate) use forcing::ForcePlan;
+pub(crate) use forcing::{Force, ForcePlan};
 pub use holders::{HeldAs, KeyLayout, LockState};
 pub(crate) use holders::{HeldKey, HolderVote, Holders};
 #[cfg(test)]
