@@ -10,9 +10,10 @@ use crate::core::acquire::Patience;
 use crate::core::base::{HoldClass, Time};
 use crate::core::hold::{LossReason, Terms};
 use crate::core::queue::{
-    Askers, LocalLease, LocalQueues, OfThread, Passed, Place, QueueTicket, SelfWait, Turn, Wake,
+    Askers, LocalLease, LocalQueues, OfThread, Passed, Place, QueueKey, QueueTicket, SelfWait,
+    Turn, Wake,
 };
-use crate::core::vote::{Conclusion, Grant, PermitsWanted};
+use crate::core::vote::{Conclusion, Grant};
 use crate::ident::Names;
 use crate::observe;
 use crate::process::{ThreadNumber, this_thread};
@@ -30,37 +31,28 @@ pub(crate) struct Queues {
     state: Mutex<LocalQueues<Arc<Key>, QueuedThread, Won>>,
 }
 
-/// The lock of a queue, and the knowledge about other processes that want it.
-///
-/// A lease passes only to callers of its kind, and each kind has its own rule for holders that exclude each other. So kinds
-/// have queues of their own, even if they share a key on the nodes. Fairness is counted per kind, too: the callers that
-/// would take a lock again at once are of the kind that gives it back.
-///
-/// A caller that wants one permit of a semaphore does not wait behind those that want several: it may hold a permit that
-/// these wait for.
+/// A lock by its kind and its names.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Key {
+struct KindAndNames {
     kind: &'static str,
     names: Names,
-    permits: Option<PermitsWanted>,
 }
 
-impl Key {
-    fn of(wanted: &Wanted) -> Arc<Self> {
-        Self::with_kind(wanted.kind.label, wanted)
-    }
+/// The lock of a queue, and of the knowledge about other processes that want it.
+type Key = QueueKey<KindAndNames>;
 
-    fn with_kind(kind: &'static str, wanted: &Wanted) -> Arc<Self> {
-        Arc::new(Self { kind, names: wanted.names.clone(), permits: wanted.permits })
-    }
+/// Returns the key of the queue of a caller.
+fn key_of(wanted: &Wanted) -> Arc<Key> {
+    let lock = KindAndNames { kind: wanted.kind.label, names: wanted.names.clone() };
+    Arc::new(QueueKey::new(lock, wanted.permits))
+}
 
-    /// Returns the key by which the holds of threads are counted, for a caller whose queue is `queue`.
-    fn of_group(wanted: &Wanted, queue: &Arc<Self>) -> Arc<Self> {
-        let kind = wanted.kind.group;
-        match kind == queue.kind {
-            true => queue.clone(),
-            false => Self::with_kind(kind, wanted),
-        }
+/// Returns the key by which the holds of threads are counted, for a caller whose queue is `queue`.
+fn of_group(wanted: &Wanted, queue: &Arc<Key>) -> Arc<Key> {
+    let kind = wanted.kind.group;
+    match kind == queue.lock.kind {
+        true => queue.clone(),
+        false => Arc::new(queue.with_lock(KindAndNames { kind, names: wanted.names.clone() })),
     }
 }
 
@@ -138,8 +130,8 @@ impl Queues {
         wanted: &'a Wanted,
         patience: Patience,
     ) -> QueuedCaller<'a> {
-        let key = Key::of(wanted);
-        let lock = Key::of_group(wanted, &key);
+        let key = key_of(wanted);
+        let lock = of_group(wanted, &key);
         let once = patience == Patience::Once;
         let class = wanted.kind.hold_class;
         let askers = wanted.waiting().askers();
@@ -163,14 +155,14 @@ impl Queues {
     /// Returns the number of guards of a lock that the calling thread has, if it may take that lock again, and 0 if it may
     /// not. In a lock group, only guards of the wanted kind count.
     pub(crate) fn hold_count(&self, wanted: &Wanted) -> usize {
-        let (lock, class) = (Key::of_group(wanted, &Key::of(wanted)), wanted.kind.hold_class);
+        let (lock, class) = (of_group(wanted, &key_of(wanted)), wanted.kind.hold_class);
         let guards = |thread| OfThread { thread, lock: &lock, class };
         this_thread().map_or(0, |me| self.state.lock().guards(guards(me)))
     }
 
     /// Returns true if the calling thread holds such a lock, as far as is known now.
     pub(crate) fn is_held_by_this_thread(&self, wanted: &Wanted) -> bool {
-        let lock = Key::of_group(wanted, &Key::of(wanted));
+        let lock = of_group(wanted, &key_of(wanted));
         let lease_of = |me| self.state.lock().lease_of(&lock, me).cloned();
         let lease = this_thread().and_then(lease_of);
         let held = lease.filter(|_| self.hold_count(wanted) > 0).and_then(|it| it.held.upgrade());

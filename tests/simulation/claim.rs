@@ -8,6 +8,7 @@ use super::client::{Client, Cx, Note};
 use super::fan_out::FanOut;
 use super::lock_id::LockId;
 use super::network::Part;
+use super::queue::QueueId;
 use super::worker::Outgoing;
 use crate::core::acquire::{Begin, Waits};
 use crate::core::base::HoldClass;
@@ -40,6 +41,8 @@ pub(super) fn short(owner: impl AsRef<[u8]>) -> String {
 
 pub(super) struct Claim {
     pub(super) lock: LockId,
+    /// The local queue of its caller.
+    pub(super) queue: QueueId,
     names: Names,
     /// Keys of the lock on the nodes.
     pub(super) keys: Rc<[Vec<u8>]>,
@@ -70,7 +73,7 @@ impl Claim {
     pub(super) fn new(
         client: &Client,
         cx: &mut Cx<'_>,
-        lock: LockId,
+        queue: QueueId,
         terms: Terms,
         begin: Begin,
         waiter: Note,
@@ -78,12 +81,14 @@ impl Claim {
         let Begin { owner, suspensions, started, answer_by, waits, permits } = begin;
         let attempt =
             Attempt::new(cx.settings.nodes, started, answer_by, terms.ttl, terms.allowance);
+        let lock = queue.lock;
         let owner = lock.kind().owner_text(label(cx.client), owner);
         let has_numbers = cx.settings.fencing && lock.kind().has_numbers();
         cx.net.told_since[cx.client].clear();
         cx.net.checks.claimed(&owner, client.process, cx.settings.may_end, has_numbers);
         Self {
             lock,
+            queue,
             names: lock.names(),
             keys: lock.keys().collect(),
             owner,
@@ -110,6 +115,11 @@ impl Claim {
     pub(super) fn held_as(&self) -> LockId {
         let lock = self.lock.with(self.permits);
         self.downgraded.get().map_or(lock, |(kind, _)| lock.of_kind(kind))
+    }
+
+    /// The key by which the holds of threads are counted.
+    pub(super) fn of_group(&self) -> QueueId {
+        self.queue.with_lock(self.lock.of_group())
     }
 
     /// Makes the lock shared from now on.

@@ -428,7 +428,7 @@ impl Client {
     ) -> Option<Rc<FanOut<Release>>> {
         let cleanups = Cleanup::with_kept(cx.settings.nodes, claim.close(), releases.kept);
         let sink = |cx: &Cx<'_>, inner| -> Rc<dyn Asker> {
-            Rc::new(ContentionSink { shared: cx.shared.clone(), lock: claim.lock, inner })
+            Rc::new(ContentionSink { shared: cx.shared.clone(), queue: claim.queue, inner })
         };
         let basis = match releases.answers {
             Answers::Unheard => {

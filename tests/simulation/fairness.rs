@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use super::client::Note;
 use super::fan_out::Asker;
-use super::lock_id::LockId;
+use super::queue::QueueId;
 use super::shared::Shared;
 use crate::core::base::Time;
 use crate::core::link::Via;
@@ -15,7 +15,7 @@ use crate::node::Value;
 /// Notes contention from the answers to a release, and passes them on to the asker that waits for them, if there is one.
 pub(super) struct ContentionSink {
     pub(super) shared: Rc<Shared>,
-    pub(super) lock: LockId,
+    pub(super) queue: QueueId,
     pub(super) inner: Option<Rc<dyn Asker>>,
 }
 
@@ -32,9 +32,10 @@ impl Asker for ContentionSink {
 
     fn answer(&self, node: usize, answer: Result<Value, Failure>, now: Time) -> Option<Note> {
         let told = answer.as_ref().map_or(0, reply::told);
-        let others = self.shared.channels.borrow().others_told(node, &self.lock.channels(), told);
+        let others =
+            self.shared.channels.borrow().others_told(node, &self.queue.lock.channels(), told);
         if others > 0 {
-            self.shared.queues.borrow_mut().heard(&self.lock, others, now);
+            self.shared.queues.borrow_mut().heard(&self.queue, others, now);
         }
         self.inner.as_ref().and_then(|inner| inner.answer(node, answer, now))
     }

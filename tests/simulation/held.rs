@@ -337,7 +337,7 @@ impl Hold {
         let (held, now) = (&self.held, cx.now());
         if let Some((thread, _)) = self.state.thread.get() {
             self.state.thread.set(Some((thread, HoldClass::Shared)));
-            let lock = held.claim.lock.of_group();
+            let lock = held.claim.of_group();
             cx.shared.queues.borrow_mut().guard_downgraded(&lock, thread);
         }
         let is_downgraded = held.lock().downgrade(self.sequence, now);
@@ -373,7 +373,7 @@ pub(super) struct Ending {
 impl Ending {
     pub(super) fn new(cx: &Cx<'_>, hold: &Hold, machine: GiveBack) -> Self {
         if let Some((thread, class)) = hold.state.thread.take() {
-            let lock = &hold.held.claim.lock.of_group();
+            let lock = &hold.held.claim.of_group();
             cx.shared.queues.borrow_mut().left(OfThread { thread, lock, class });
         }
         let (held, leaving) = (hold.held.clone(), Some(hold.clone()));

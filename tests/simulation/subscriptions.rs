@@ -8,6 +8,7 @@ use super::caller::Caller;
 use super::claim::short;
 use super::client::{Client, Cx, Note};
 use super::lock_id::LockId;
+use super::queue::QueueId;
 use crate::core::base::Time;
 use crate::core::wake::channels::{Joined, Sought};
 use crate::core::wake::{ReleaseTracker, Subscriber, SubscriberStep, WaiterId};
@@ -43,7 +44,7 @@ pub(super) enum News {
 pub(super) enum Listener {
     Caller(usize),
     /// The local queue of a lock that several callers hold. It is told if a writer waits for the end of the lock.
-    Queue(LockId),
+    Queue(QueueId),
 }
 
 /// A caller that waits for a lock.
@@ -107,7 +108,7 @@ impl Client {
     }
 
     /// Lets the queue of that lock hear of writers for a while.
-    pub(super) fn watch(&mut self, cx: &mut Cx<'_>, lock: LockId, channel: Vec<u8>) {
+    pub(super) fn watch(&mut self, cx: &mut Cx<'_>, lock: QueueId, channel: Vec<u8>) {
         let now = cx.now();
         let sought = cx.shared.channels.borrow_mut().watch(channel, Listener::Queue(lock), now);
         self.have_them_listen(cx, sought);
@@ -183,7 +184,8 @@ impl Client {
                 Listener::Caller(caller) => Caller::wake_listening(self, cx, caller),
                 Listener::Queue(lock) => {
                     let (who, now) = (cx.client, cx.now());
-                    cx.net.tell(|| format!("client {who}: somebody waits for the end of {lock}"));
+                    let name = lock.lock;
+                    cx.net.tell(|| format!("client {who}: somebody waits for the end of {name}"));
                     cx.shared.queues.borrow_mut().writer_waits(&lock, now);
                 }
             }

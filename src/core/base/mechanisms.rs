@@ -174,6 +174,8 @@ pub(crate) enum Mechanism {
     SharersWaitForAskers,
     /// Callers do not join a lease once a writer is known to wait for its end.
     WritersEndJoins,
+    /// Callers that want different numbers of permits of a semaphore do not wait for each other in one local queue.
+    PermitsQueueApart,
     /// A subscriber checks again what it must listen to, once the node has confirmed its last request.
     UnheededChangesAreLookedAt,
     /// A waiter tries once more when its subscriptions are confirmed.

@@ -6,11 +6,13 @@
 //! It knows leases (`hold`) and the end of an attempt. It knows nothing of nodes and messages.
 
 mod fairness;
+mod key;
 mod local_queue;
 mod local_queues;
 mod self_wait;
 mod thread_holds;
 
+pub(crate) use key::QueueKey;
 pub(crate) use local_queue::{Askers, LocalLease, Place, QueueTicket, Turn, Wake};
 pub(crate) use local_queues::{LocalQueues, OfThread, Passed};
 pub(crate) use self_wait::SelfWait;

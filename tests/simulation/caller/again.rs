@@ -6,6 +6,7 @@ use super::driving::Around;
 use crate::core::acquire::{Acquire, Action, Outcome, Patience, Policy};
 use crate::core::base::HoldClass;
 use crate::core::hold::Terms;
+use crate::core::queue::QueueKey;
 use crate::simulation::checkers::{Again, taken_again};
 use crate::simulation::claim::Claim;
 use crate::simulation::client::{Client, Cx, Phase};
@@ -88,13 +89,14 @@ impl Caller {
         };
         let mut acquire: Acquire<Claim> = Acquire::new(policy, cx.settings.node_timeout);
         let once = patience == Patience::Once;
-        let ticket = client.enter_queue(cx, lock, terms, once, index);
+        let queue = QueueKey::new(lock, None);
+        let ticket = client.enter_queue(cx, (queue, policy.waiting.askers()), terms, once, index);
         acquire.start(&Around::new(client, cx, lock));
         let mut taken = None;
         let what = loop {
             match acquire.poll_action() {
                 Some(Action::Look) => {
-                    let (place, hold) = client.look(cx, lock, ticket);
+                    let (place, hold) = client.look(cx, queue, ticket);
                     taken = hold;
                     acquire.handle_turn(place, &mut Around::new(client, cx, lock));
                 }
@@ -106,7 +108,7 @@ impl Caller {
                 Some(_) | None => break Again::Waits,
             }
         };
-        client.leave(cx, lock, ticket);
+        client.leave(cx, queue, ticket);
         if what == Again::Disagree
             && let Some(hold) = taken.take()
         {

@@ -8,7 +8,7 @@ use crate::core::acquire::{Acquire, Outcome, Patience, Policy, Priority};
 use crate::core::base::{Allowance, HoldClass, Time};
 use crate::core::hold::Terms;
 use crate::core::link::Release;
-use crate::core::queue::QueueTicket;
+use crate::core::queue::{QueueKey, QueueTicket};
 use crate::core::vote::{Attempt, Confirmation, PermitsWanted};
 use crate::kinds::contract::kind::Kind;
 use crate::kinds::contract::reservations::withdraw_request;
@@ -19,6 +19,7 @@ use crate::simulation::fan_out::FanOut;
 use crate::simulation::held::Hold;
 use crate::simulation::lock_id::LockId;
 use crate::simulation::network::Part;
+use crate::simulation::queue::QueueId;
 use crate::simulation::setup::{Habit, LONGEST_KEPT};
 use crate::simulation::subscriptions::Waiter;
 use crate::simulation::worker::Outgoing;
@@ -28,6 +29,7 @@ pub(in super::super) struct Call {
     pub(super) acquire: Acquire<Claim>,
     pub(super) patience: Patience,
     pub(super) lock: LockId,
+    pub(super) queue: QueueId,
     pub(super) terms: Terms,
     /// Its place in the local queue.
     pub(super) ticket: QueueTicket,
@@ -73,7 +75,7 @@ impl Call {
         let called = caller.map(|caller| self.queued_text(cx, caller));
         self.waiting = Some(client.wait(cx, index, self.lock, called));
         self.waits_since = cx.net.now;
-        client.others(cx, self.lock)
+        client.others(cx, self.queue)
     }
 
     /// The text under which that caller stands in the queue of a fair lock.
@@ -139,7 +141,7 @@ impl Call {
         if let Some(waiter) = self.waiting.take() {
             Client::stop_waiting(cx, &waiter);
         }
-        client.leave(cx, self.lock, self.ticket);
+        client.leave(cx, self.queue, self.ticket);
     }
 }
 
@@ -222,7 +224,9 @@ impl Caller {
             cx.settings.habit.cancels_after().filter(|_| cx.phase == Phase::Working);
         let cancels_after = cancels_after.or_else(|| cancels.then(|| cx.net.chance.ms(1..500)));
         let cancelled_at = cancels_after.map(|after| now.after(after));
-        let ticket = client.enter_queue(cx, lock, terms, patience == Patience::Once, index);
+        let (queue, once) = (QueueKey::new(lock, permits), patience == Patience::Once);
+        let askers = policy.waiting.askers();
+        let ticket = client.enter_queue(cx, (queue, askers), terms, once, index);
         if patience != Patience::Once {
             cx.net.checks.call_begins((cx.client, index), lock, began);
         }
@@ -230,6 +234,7 @@ impl Caller {
             acquire: Acquire::new(policy, cx.settings.node_timeout),
             patience,
             lock,
+            queue,
             terms,
             ticket,
             cancelled_at,

@@ -248,7 +248,7 @@ impl Caller {
         while let Some(action) = call.acquire.poll_action() {
             match action {
                 Action::Look => {
-                    let (place, hold) = client.look(cx, call.lock, call.ticket);
+                    let (place, hold) = client.look(cx, call.queue, call.ticket);
                     call.handed_over = hold;
                     call.tell(client, cx, |acquire, around| acquire.handle_turn(place, around));
                 }
@@ -259,7 +259,7 @@ impl Caller {
                     });
                 }
                 Action::IgnoreOwnRelease => {
-                    let last_owner = client.last_owner(cx, call.lock);
+                    let last_owner = client.last_owner(cx, call.queue);
                     call.waiting
                         .iter()
                         .for_each(|waiter| waiter.gives_way(cx, last_owner.as_deref()));
@@ -267,7 +267,7 @@ impl Caller {
                     cx.net.tell(|| format!("client {who}, caller {index}: gives way"));
                 }
                 Action::GivingWayIsOver { heard } => {
-                    client.giving_way_is_over(cx, call.lock, heard)
+                    client.giving_way_is_over(cx, call.queue, heard)
                 }
                 Action::Begin(begin) => {
                     call.asked += 1;
@@ -277,7 +277,7 @@ impl Caller {
                         call.is_unreached = false;
                     }
                     let note = client.callers[index].next_note(cx);
-                    let claim = Claim::new(client, cx, call.lock, call.terms, begin, note);
+                    let claim = Claim::new(client, cx, call.queue, call.terms, begin, note);
                     call.tell(client, cx, |acquire, around| acquire.handle_begun(claim, around));
                 }
                 Action::Ask(whom) => {
@@ -436,7 +436,7 @@ impl Call {
         let Failed { conclusion, quorum, started } = failed;
         let now = cx.now();
         if let Some(conclusion) = conclusion {
-            client.concluded(cx, self.lock, conclusion);
+            client.concluded(cx, self.queue, conclusion);
         }
         cx.shared.note_quorum(quorum, started, now);
         let set_time = cx.shared.set_time(now);

@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use super::super::super::base::{Allowance, Mechanism, without};
+use super::super::super::vote::PermitsWanted;
+use super::super::QueueKey;
 use super::*;
 
 #[test]
@@ -18,8 +21,7 @@ fn what_is_known_of_others_is_forgotten_when_it_is_over() {
 
 #[test]
 fn a_client_at_rest_knows_no_lock_and_has_given_the_room_back() {
-    let terms =
-        Terms::renewed(Duration::from_secs(10), super::super::super::base::Allowance::FOR_DRIFT);
+    let terms = Terms::renewed(Duration::from_secs(10), Allowance::FOR_DRIFT);
     let mut queues = LocalQueues::<u64, (), ()>::new(false);
     let at = |ms| Time::from_start(Duration::from_millis(1_000 + ms));
     let enter =
@@ -37,4 +39,29 @@ fn a_client_at_rest_knows_no_lock_and_has_given_the_room_back() {
     let (key, ticket) = tickets[0];
     assert_eq!(queues.leave(&key, ticket).0, None);
     assert!(!queues.tidy(at(1_100)));
+}
+
+/// A caller for one permit may hold another one, for which the callers for several wait.
+#[test]
+fn a_caller_for_one_permit_does_not_wait_behind_callers_for_several() {
+    let turn_of_one = || {
+        let terms = Terms::renewed(Duration::from_secs(10), Allowance::FOR_DRIFT);
+        let mut queues = LocalQueues::<_, (), ()>::new(false);
+        let turns = [3, 3, 1].map(|count| {
+            let key = QueueKey::new("semaphore", Some(PermitsWanted { count, of: 4 }));
+            let (class, askers) = (HoldClass::Exclusive, Askers::AtMost(2));
+            let ticket = queues.enter(&key, class, askers, terms, false, ());
+            queues.look(&key, ticket, None, Time::default()).0.turn
+        });
+        assert_eq!(turns[..2], [Turn::Ask; 2]);
+        turns[2]
+    };
+    assert_eq!(turn_of_one(), Turn::Ask);
+    assert!(matches!(without(&[Mechanism::PermitsQueueApart], turn_of_one), Turn::Wait(_)));
+    let (mutex, semaphore) = (QueueKey::new("a", None), PermitsWanted::ONE_OF_ONE);
+    assert_ne!(mutex, QueueKey::new("a", Some(semaphore)));
+    assert_eq!(
+        QueueKey::new("b", Some(semaphore)).with_lock("a"),
+        QueueKey::new("a", Some(semaphore))
+    );
 }
