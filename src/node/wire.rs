@@ -25,6 +25,7 @@ use super::address::Address;
 use super::reader::{Reader, Unread};
 use crate::clock;
 use crate::core::base::Time;
+use crate::core::link::KEEPALIVE;
 
 pub(super) struct Wire {
     stream: Stream,
@@ -319,10 +320,10 @@ impl Socket {
 
 fn set_up(socket: &TcpStream) -> io::Result<()> {
     socket.set_nodelay(true)?;
-    // Keeps idle connections alive that a firewall would forget, or else lets their end be noticed.
     let keepalive = TcpKeepalive::new()
-        .with_time(Duration::from_secs(15))
-        .with_interval(Duration::from_secs(5));
+        .with_time(KEEPALIVE.idle)
+        .with_interval(KEEPALIVE.interval)
+        .with_retries(KEEPALIVE.checks);
     SockRef::from(socket).set_tcp_keepalive(&keepalive)
 }
 

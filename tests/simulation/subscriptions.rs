@@ -10,11 +10,9 @@ use super::client::{Client, Cx, Note};
 use super::lock_id::LockId;
 use super::queue::QueueId;
 use crate::core::base::Time;
+use crate::core::link::KEEPALIVE;
 use crate::core::wake::channels::{Joined, Sought};
 use crate::core::wake::{ReleaseTracker, Subscriber, SubscriberStep, WaiterId};
-
-/// Time until a connection over which nothing comes is found dead.
-const KEEPALIVE: Duration = Duration::from_secs(15);
 
 /// News over a connection that listens to one node.
 #[derive(Clone, Copy, Debug)]
@@ -33,8 +31,8 @@ pub(super) enum News {
     Refused,
     /// Time is over for the connection, or for the confirmation of a channel, unless it has come.
     Late,
-    /// The connection may be dead.
-    Silent,
+    /// The next check of the connection by TCP is due, after so many without an answer.
+    Check(u32),
     /// It is time to look for changes.
     Look,
 }
@@ -214,7 +212,7 @@ impl Client {
             (News::Look, _) | (_, Awaits::EndOfPause) => return,
             (News::Open, Awaits::Connection) => {
                 machine.handle_connected();
-                Self::later(cx, node, id, KEEPALIVE, News::Silent);
+                Self::later(cx, node, id, KEEPALIVE.idle, News::Check(0));
             }
             (News::Listening, Awaits::Confirmation(left)) if *left > 1 => {
                 *left -= 1;
@@ -240,10 +238,15 @@ impl Client {
                 return;
             }
             (News::Late, _) if now.since(*since) < cx.settings.node_timeout => return,
-            (News::Silent, _) if cx.net.is_listening(cx.client, node, id) => {
-                return Self::later(cx, node, id, KEEPALIVE, News::Silent);
-            }
-            (News::Closed | News::Late | News::Silent, _) => {
+            (News::Check(unanswered), _) => match cx.net.checked(cx.client, node, id) {
+                Some(true) => return Self::later(cx, node, id, KEEPALIVE.idle, News::Check(0)),
+                None if unanswered + 1 < KEEPALIVE.checks => {
+                    let next = News::Check(unanswered + 1);
+                    return Self::later(cx, node, id, KEEPALIVE.interval, next);
+                }
+                None | Some(false) => machine.handle_broken(cx.net.chance.share(), now),
+            },
+            (News::Closed | News::Late, _) => {
                 machine.handle_broken(cx.net.chance.share(), now);
             }
         }

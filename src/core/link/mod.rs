@@ -21,6 +21,7 @@ mod events;
 mod exchange;
 mod in_flight;
 mod job;
+mod keepalive;
 mod late;
 mod old_connections;
 mod order;
@@ -39,6 +40,7 @@ pub(crate) use driver::{
 use exchange::{Exchange, Known, Manner, Settled};
 use in_flight::{InFlight, RoundTrip};
 pub(crate) use job::{Job, Purpose, Release};
+pub(crate) use keepalive::KEEPALIVE;
 pub(crate) use late::{Copies, Late, Repetition, Via};
 pub(crate) use old_connections::OldConnections;
 #[cfg(test)]

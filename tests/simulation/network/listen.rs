@@ -138,6 +138,19 @@ impl Network {
         known.session == session && known.open && same
     }
 
+    /// Checks such a connection, as TCP does. Returns true if the other side has it, and false if that side says that there is no
+    /// such connection any more. `None`: no answer comes.
+    pub(in super::super) fn checked(
+        &self,
+        client: usize,
+        node: usize,
+        session: u64,
+    ) -> Option<bool> {
+        let link = &self.links[client][node];
+        // The system answers for a process that hangs or is gone.
+        (link.cut == 0 && link.deaf == 0).then(|| self.is_listening(client, node, session))
+    }
+
     /// Ends the connection. The node's channels have one subscriber less.
     pub(in super::super) fn stop_listening(&mut self, client: usize, node: usize) {
         let known = &mut self.listeners[client][node];
