@@ -19,7 +19,7 @@ use super::plan::Plan;
 use super::setup::Habit;
 use super::shared::{Shared, configuration};
 use super::subscriptions::{News, Session};
-use super::worker::Worker;
+use super::worker::{NoAnswer, Worker};
 use crate::core::admission::mark::Configuration;
 use crate::core::admission::worth_waiting;
 use crate::core::base::{Backoff, HoldClass, Time};
@@ -43,7 +43,7 @@ pub(super) enum Note {
     Connected {
         node: usize,
         epoch: u64,
-        conn: Option<ConnId>,
+        conn: Result<ConnId, NoAnswer>,
     },
     Closed {
         node: usize,

@@ -24,6 +24,10 @@ pub(super) enum Fault {
     Down {
         node: usize,
     },
+    /// The node's process is started anew, and loads its data. Meanwhile it answers that it cannot serve.
+    Loading {
+        node: usize,
+    },
     /// The node's process is gone, and comes back without its data. Without a quarantine, it stays away until every
     /// lock that it may have forgotten has ended.
     Amnesia {
@@ -186,6 +190,7 @@ impl fmt::Display for Fault {
         match self {
             Self::Hung { node } => write!(f, "node {node} hangs"),
             Self::Down { node } => write!(f, "node {node} is stopped, and keeps its data"),
+            Self::Loading { node } => write!(f, "node {node} is started anew, and loads its data"),
             Self::Amnesia { node } => write!(f, "node {node} is stopped, and loses its data"),
             Self::Promoted { node } => write!(f, "node {node} was a replica for a moment"),
             Self::Flushed { node } => write!(f, "node {node} is flushed"),
@@ -267,6 +272,11 @@ pub(super) fn begin(world: &mut World, fault: &Fault) {
         Fault::SubscribersRefused { node } => world.net.nodes[node].refuses_listeners += 1,
         Fault::ScriptsForgotten { node } => world.net.nodes[node].forget_scripts(),
         Fault::Down { node } => world.net.stop(node, true),
+        Fault::Loading { node } => {
+            world.net.stop(node, true);
+            world.net.start(node);
+            world.net.nodes[node].loading += 1;
+        }
         Fault::Amnesia { node } => world.net.stop(node, false),
         Fault::Flushed { node } => {
             world.net.flush(node);
@@ -338,6 +348,7 @@ pub(super) fn end(world: &mut World, fault: &Fault) {
         Fault::Full { node } => world.net.nodes[node].full -= 1,
         Fault::SubscribersRefused { node } => world.net.nodes[node].refuses_listeners -= 1,
         Fault::Down { node } | Fault::Amnesia { node } => world.net.start(node),
+        Fault::Loading { node } => world.net.nodes[node].loading -= 1,
         Fault::Flushed { .. } if world.plan.quarantine => {}
         Fault::Flushed { node } | Fault::WallClockForward { node, .. } => {
             (0..world.clients.len()).for_each(|client| world.net.mend(client, node));

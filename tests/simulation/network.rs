@@ -14,6 +14,7 @@ use super::client::Note;
 use super::node::{SimNode, run_id};
 use super::plan::Plan;
 use super::switches::Switches;
+use super::worker::NoAnswer;
 use crate::embedded::Reply;
 use crate::node::OF_SERVER;
 
@@ -273,12 +274,14 @@ impl Network {
     /// Opens a connection. It cannot be used before [`Note::Connected`] comes back.
     pub(super) fn connect(&mut self, client: usize, node: usize, timeout: Duration, epoch: u64) {
         let link = self.links[client][node].clone();
-        let SimNode { hung, down, incarnation, .. } = self.nodes[node];
+        let SimNode { hung, down, loading, incarnation, .. } = self.nodes[node];
         let there = self.delay(client, node, Way::ToNode);
         let (after, conn) = if link.cut > 0 || link.deaf > 0 || (hung > 0 && down == 0) {
-            (timeout, None)
+            (timeout, Err(NoAnswer::Way))
         } else if down > 0 {
-            (there, None)
+            (there, Err(NoAnswer::Way))
+        } else if loading > 0 {
+            (there + self.delay(client, node, Way::ToClient), Err(NoAnswer::SaysNo))
         } else {
             self.conns.push(Conn {
                 client,
@@ -295,7 +298,7 @@ impl Network {
                 held: false,
                 ended: false,
             });
-            (there + self.delay(client, node, Way::ToClient), Some(self.conns.len() - 1))
+            (there + self.delay(client, node, Way::ToClient), Ok(self.conns.len() - 1))
         };
         let note = Note::Connected { node, epoch, conn };
         self.schedule(self.now + after, Event::ForClient { client, note });
@@ -304,9 +307,9 @@ impl Network {
     /// Notes the present time for each node that the client has trouble to reach, or for all if it does not run (`runs`).
     pub(super) fn note_touch(&mut self, client: usize, runs: bool) {
         for (node, link) in self.links[client].iter_mut().enumerate() {
-            let SimNode { hung, down, .. } = self.nodes[node];
+            let SimNode { hung, down, loading, .. } = self.nodes[node];
             let free = link.cut == 0 && link.deaf == 0 && link.slow_both_ways().is_zero();
-            if !(runs && free && hung == 0 && down == 0) {
+            if !(runs && free && hung == 0 && down == 0 && loading == 0) {
                 link.troubled_at = self.now;
             }
         }

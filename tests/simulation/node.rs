@@ -19,6 +19,8 @@ pub(super) struct SimNode {
     /// Numbers of present reasons to hang, and to be down.
     pub(super) hung: u32,
     pub(super) down: u32,
+    /// Number of present reasons to load its data: it answers each connection that it cannot serve for now.
+    pub(super) loading: u32,
     /// Number of present reasons to be out of memory.
     pub(super) full: u32,
     /// Number of present reasons to refuse subscriptions (its user's permissions were changed).
@@ -53,6 +55,7 @@ impl SimNode {
             rate_ppm,
             hung: 0,
             down: 0,
+            loading: 0,
             full: 0,
             refuses_listeners: 0,
             incarnation: 0,

@@ -195,6 +195,7 @@ impl Plan {
             plan.names = chance.pick(&[3, 4, 6]);
         }
         plan.tilt_paths(quiet);
+        plan.load(quiet);
         plan.force(quiet);
         plan.admit(quiet);
         plan.ask_for(quiet);
@@ -226,6 +227,21 @@ impl Plan {
                 };
                 self.faults.push(Scheduled { at: Duration::ZERO, lasts: FAULTS_END, fault });
             }
+        }
+    }
+
+    /// Makes nodes load their data, at any time; above all the first one, if clients may fall back to it.
+    fn load(&mut self, quiet: bool) {
+        let mut chance = Chance::new(self.seed ^ 0x10_ad5);
+        if quiet || self.pair || !(self.falls_back() || chance.one_in(8)) {
+            return;
+        }
+        for _ in 0..chance.pick(&[0, 1, 3, 6]) {
+            let at = chance.ms(0..FAULTS_END.as_millis() as u64);
+            let is_first = self.falls_back() && chance.one_in(2);
+            let node = if is_first { 0 } else { chance.below(self.nodes) };
+            let (lasts, fault) = (chance.ms(10..3_000), Fault::Loading { node });
+            self.faults.push(Scheduled { at, lasts, fault });
         }
     }
 

@@ -36,9 +36,14 @@ pub(super) struct Asked {
     asker: Option<Rc<dyn Asker>>,
 }
 
-/// Reason for a missing answer of a node. Nobody reads it in the simulator.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct NoAnswer;
+/// Reason for a missing answer of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NoAnswer {
+    /// The way to the node, or anything else.
+    Way,
+    /// The node answers that it cannot serve for now.
+    SaysNo,
+}
 
 impl Fault for NoAnswer {
     fn rejection(&self) -> Rejection {
@@ -97,7 +102,7 @@ struct Question {
 struct Around<'a, 'b> {
     cx: &'a mut Cx<'b>,
     node: usize,
-    down: &'a mut bool,
+    down: &'a mut Option<NoAnswer>,
 }
 
 impl Surroundings<Asked> for Around<'_, '_> {
@@ -135,7 +140,9 @@ impl Surroundings<Asked> for Around<'_, '_> {
 
     fn mark(&mut self) -> Result<String, Undelivered<NoAnswer>> {
         match self.cx.shared.admission.borrow().grants(self.node) {
-            Grants::Nothing => Err(Undelivered { failure: Failure::NotAdmitted, fault: NoAnswer }),
+            Grants::Nothing => {
+                Err(Undelivered { failure: Failure::NotAdmitted, fault: NoAnswer::Way })
+            }
             Grants::Always => Ok(String::new()),
             Grants::Under(mark) => Ok(mark.to_owned()),
         }
@@ -143,7 +150,7 @@ impl Surroundings<Asked> for Around<'_, '_> {
 
     fn not_serving(&mut self) -> Option<NoAnswer> {
         let serves = self.cx.shared.admission.borrow().serves_holders(self.node);
-        (!serves).then_some(NoAnswer)
+        (!serves).then_some(NoAnswer::Way)
     }
 
     fn read_clock(&mut self, clock: Offset) -> ClockVerdict {
@@ -175,12 +182,14 @@ impl Surroundings<Asked> for Around<'_, '_> {
     }
 
     fn set_up(&mut self) {
-        *self.down = false;
+        *self.down = None;
     }
 
-    fn set_down(&mut self, _fault: &NoAnswer) {
-        *self.down = true;
-        self.cx.net.link(self.cx.client, self.node).failed_at = self.cx.net.now;
+    fn set_down(&mut self, fault: &NoAnswer) {
+        *self.down = Some(*fault);
+        if *fault == NoAnswer::Way {
+            self.cx.net.link(self.cx.client, self.node).failed_at = self.cx.net.now;
+        }
     }
 
     fn serves(&mut self) {}
@@ -190,15 +199,15 @@ impl Surroundings<Asked> for Around<'_, '_> {
     }
 
     fn clock_was_set(&mut self) -> NoAnswer {
-        NoAnswer
+        NoAnswer::Way
     }
 
     fn clock_in_doubt(&mut self, _clock: Offset) -> NoAnswer {
-        NoAnswer
+        NoAnswer::Way
     }
 
     fn forgets_sources(&mut self) -> NoAnswer {
-        NoAnswer
+        NoAnswer::Way
     }
 }
 
@@ -212,8 +221,8 @@ pub(super) fn hurry(cx: &mut Cx<'_>, of: impl Fn(usize) -> bool) {
 pub(super) struct Worker {
     node: usize,
     link: Link<Asked, Question>,
-    /// True if requests fail at once.
-    down: bool,
+    /// The reason why requests fail at once, if they do.
+    down: Option<NoAnswer>,
     conn: Option<ConnId>,
     mailbox: VecDeque<Job<Asked>>,
     /// The step under way.
@@ -233,7 +242,7 @@ impl Worker {
         let mut worker = Self {
             node,
             link: Link::new(cx.settings.node_timeout, waits),
-            down: false,
+            down: None,
             conn: None,
             mailbox: VecDeque::new(),
             step: Step::End,
@@ -247,7 +256,12 @@ impl Worker {
     }
 
     pub(super) fn is_down(&self) -> bool {
-        self.down
+        self.down.is_some()
+    }
+
+    /// Returns true if the node is down by its own answer.
+    pub(super) fn says_no(&self) -> bool {
+        self.down == Some(NoAnswer::SaysNo)
     }
 
     pub(super) fn ask(&mut self, cx: &mut Cx<'_>, outgoing: Outgoing, asker: Rc<dyn Asker>) {
@@ -293,7 +307,7 @@ impl Worker {
         purpose: Purpose,
     ) {
         let waits = waits_for_a_try(self.node, cx.settings.fall_back_after.is_some());
-        let route = Route::of(&purpose, self.down, waits);
+        let route = Route::of(&purpose, self.is_down(), waits);
         if let Some(asker) = asker.take_if(|_| route.tells_at_once()) {
             let waiter = asker.answer(self.node, Err(Failure::NotSent), cx.now());
             waiter.into_iter().for_each(|waiter| cx.wake(waiter));
@@ -451,11 +465,16 @@ impl Worker {
         if let Some(conn) = self.conn.filter(|_| closed) {
             cx.net.close(conn);
         }
-        let (now, broken) = (cx.now(), Broken { fault: NoAnswer, closed, in_step: !closed });
+        let (now, broken) = (cx.now(), Broken { fault: NoAnswer::Way, closed, in_step: !closed });
         self.tell(cx, |link, around| link.handle_broken(broken, now, around));
     }
 
-    pub(super) fn connected(&mut self, cx: &mut Cx<'_>, epoch: u64, conn: Option<ConnId>) {
+    pub(super) fn connected(
+        &mut self,
+        cx: &mut Cx<'_>,
+        epoch: u64,
+        conn: Result<ConnId, NoAnswer>,
+    ) {
         if epoch != self.epoch || self.step != Step::Connect {
             return;
         }
@@ -463,7 +482,8 @@ impl Worker {
         self.step = Step::End;
         self.answers.clear();
         let now = cx.now();
-        self.conn = conn.filter(|conn| cx.net.is_alive(*conn));
+        let fault = conn.err().unwrap_or(NoAnswer::Way);
+        self.conn = conn.ok().filter(|conn| cx.net.is_alive(*conn));
         match self.conn {
             Some(conn) => {
                 let id = cx.settings.may_end.then_some(conn as u64);
@@ -474,7 +494,7 @@ impl Worker {
                 self.tell(cx, |link, _| link.handle_opened(opened, now));
             }
             None => {
-                self.tell(cx, |link, around| link.handle_not_opened(NoAnswer, now, around));
+                self.tell(cx, |link, around| link.handle_not_opened(fault, now, around));
             }
         }
         self.carry_on(cx);
@@ -514,7 +534,7 @@ impl Worker {
             Awaited::Call { requests } => {
                 let answered = match (reply, requests) {
                     _ if is_unknown => link::Reply::NoScript,
-                    (Reply::Error(_), _) => link::Reply::Error(NoAnswer),
+                    (Reply::Error(_), _) => link::Reply::Error(NoAnswer::Way),
                     (reply, 1) => link::Reply::Value(value(reply)),
                     (reply, _) => {
                         let answers = read_answers(value(reply), requests);

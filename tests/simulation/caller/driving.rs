@@ -106,9 +106,8 @@ impl Surroundings for Around<'_, '_> {
         self.cx.shared.quorum_health()
     }
 
-    /// Always false: no simulated node is busy or loads its data.
     fn first_says_no(&self) -> bool {
-        false
+        self.client.workers[0].says_no()
     }
 
     fn ready_in(&self, now: Time) -> Option<Duration> {
@@ -394,7 +393,8 @@ impl Caller {
         // True if the first node's time for an answer is over, or if the way to it has failed since it was asked.
         let answer_by = claim.attempt.with(|attempt| attempt.answer_by());
         let tried = now >= answer_by || cx.net.link(cx.client, 0).failed_at >= claim.began;
-        claim.without_first = tried && !claim.attempt.reached_first.get();
+        let has_word = claim.attempt.reached_first.get() || client.workers[0].says_no();
+        claim.without_first = tried && !has_word;
         cx.shared.note_quorum(grant.quorum, grant.started, now);
         if grant.basis == Basis::FirstNode {
             let (who, short) = (cx.client, claim.short());

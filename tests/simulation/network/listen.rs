@@ -33,7 +33,7 @@ impl Network {
         let session = self.fresh();
         let incarnation = self.nodes[node].incarnation;
         self.listeners[client][node] = Listener { session, incarnation, ..Listener::default() };
-        if self.nodes[node].down > 0 {
+        if self.nodes[node].down > 0 || self.nodes[node].loading > 0 {
             self.tell_listener(client, node, News::Closed);
         } else {
             let at = self.now + self.delay(client, node, Way::ToNode);

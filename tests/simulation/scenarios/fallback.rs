@@ -50,6 +50,17 @@ const IS_FULL: Scenario = Scenario {
     happened: the_holder_is_respected,
 };
 
+const LOADS: Scenario = Scenario {
+    runs: 30,
+    plan: |seed| {
+        let mut plan = harmed(seed, Fault::Loading { node: 0 }, seconds(3));
+        plan.setups.iter_mut().for_each(|setup| setup.ttl = seconds(10));
+        plan.ttl = seconds(10);
+        plan
+    },
+    happened: the_holder_is_respected,
+};
+
 const CLOCK_JUMPS: Scenario = Scenario {
     runs: 30,
     plan: |seed| harmed(seed, Fault::ClockJumps { node: 0, by: seconds(60) }, ms(20)),
@@ -147,6 +158,16 @@ fn a_majority_does_not_outvote_a_first_node_that_is_full() {
 #[test]
 fn without_its_grant_a_majority_outvotes_a_first_node_that_is_full() {
     IS_FULL.mostly_breaks(OUTVOTED, &["exclusion"]);
+}
+
+#[test]
+fn a_majority_does_not_outvote_a_first_node_that_loads_its_data() {
+    LOADS.holds(2);
+}
+
+#[test]
+fn without_its_grant_a_majority_outvotes_a_first_node_that_loads_its_data() {
+    LOADS.mostly_breaks(OUTVOTED, &["exclusion"]);
 }
 
 #[test]
