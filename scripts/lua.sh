@@ -5,9 +5,13 @@
 set -eu
 cd "$(dirname "$0")/../lua"
 [ $# -eq 1 ] || { echo "usage: scripts/lua.sh NAME, such as mutex/acquire" >&2; exit 2; }
-while IFS= read -r line || [ -n "$line" ]; do
-    case $line in
-        *'-- include '*) printf '%s' "${line%%-- include *}"; cat "shared/${line##*-- include }" ;;
-        *) printf '%s\n' "$line" ;;
-    esac
-done < "$1.lua"
+print() {
+    local line
+    while IFS= read -r line || [ -n "$line" ]; do
+        case $line in
+            *'-- include '*) printf '%s' "${line%%-- include *}"; print "shared/${line##*-- include }" ;;
+            *) printf '%s\n' "$line" ;;
+        esac
+    done < "$1"
+}
+print "$1.lua"

@@ -5,11 +5,20 @@
 --
 -- Replies as the mutex's batch does.
 
+-- A local is found faster than a global.
+local redis, KEYS, ARGV, type, tonumber, unpack, pcall = redis, KEYS, ARGV, type, tonumber, unpack, pcall
+
 if ARGV[1] ~= '' and redis.pcall('GET', KEYS[1]) ~= ARGV[1] then
   return 0
 end
-local replies = {}
+local replies, replied = {}, 0
 local key, argument = 2, 2 -- the next ones
+
+local in_batch = true
+local function acquire(LOCK, RESERVED, FENCE, OWNER, TTL, PROPOSAL, FENCE_TTL, WAITER, reserved, known)
+  -- include take_field.lua
+end
+-- include take_all.lua
 
 local reads_lock = false -- MGET reads no hash
 -- include make.lua
@@ -18,7 +27,10 @@ while argument <= #ARGV do
   local script, keys = ARGV[argument], tonumber(ARGV[argument + 1])
   local arguments, calls = tonumber(ARGV[argument + 2]), tonumber(ARGV[argument + 3])
   argument = argument + 4
-  local made = script == 'acquire' and acquire or script == 'extend' and extend or release
-  make(made, keys, arguments, calls)
+  if script == 'acquire' then
+    take_all(keys, arguments, calls)
+  else
+    make(script == 'extend' and extend or release, keys, arguments, calls)
+  end
 end
 return replies

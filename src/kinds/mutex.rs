@@ -21,11 +21,9 @@ static EXTEND: Script =
 static RELEASE: Script =
     Script::batched(include_str!("../../lua/mutex/release.lua"), "release", &BATCH);
 
-/// The batch contains the scripts themselves, so that there is one text of each.
+/// The batch contains the scripts themselves, and a part of that which takes a lock, so that there is one text of each.
 static BATCH: Script = Script::new(concat!(
-    "local function acquire(KEYS, ARGV)\n",
-    include_str!("../../lua/mutex/acquire.lua"),
-    "end\nlocal function extend(KEYS, ARGV)\n",
+    "local function extend(KEYS, ARGV)\n",
     include_str!("../../lua/mutex/extend.lua"),
     "end\nlocal function release(KEYS, ARGV)\n",
     include_str!("../../lua/mutex/release.lua"),

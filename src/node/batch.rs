@@ -1,26 +1,42 @@
 //! The bytes of a call that makes one request, or several in one step; and the answers of a batch.
 
 use super::job::Job;
-use super::request::{Request, Script, Value, write_bytes, write_number};
+use super::request::{Request, Script, Taking, Value, write_bytes, write_number};
 use crate::core::link::{Answers, Form};
 
 /// Arguments before those of a run's requests: its script, and its numbers of keys, arguments and calls.
 const RUN_HEAD: usize = 4;
 
+/// Arguments behind these, if the requests take locks: the lifetimes of the locks and of their fences.
+const LIFETIMES: usize = 2;
+
 /// Returns the answers of a batch of `requests` requests; as an error, a value that no batch of ours answers.
 pub(crate) fn answers(value: Value, requests: usize) -> Result<Answers<Value>, Value> {
-    let alone = |answer: &Value| matches!(answer, Value::Text(text) if text == "alone");
-    let ours = |answer: &Value| matches!(answer, Value::Int(_) | Value::List(_));
+    let is_known = |answer: &Value| match answer {
+        Value::Text(text) => text == ALONE || grant(text).is_some(),
+        answer => matches!(answer, Value::Int(_) | Value::List(_)),
+    };
+    let read = |answer| match answer {
+        Value::Text(text) => grant(&text),
+        answer => Some(answer),
+    };
     match value {
         Value::Int(0) => Ok(Answers::NothingDone),
-        Value::List(answers)
-            if answers.len() == requests
-                && answers.iter().all(|answer| ours(answer) || alone(answer)) =>
-        {
-            Ok(Answers::Each(answers.into_iter().map(|it| Some(it).filter(ours)).collect()))
+        Value::List(answers) if answers.len() == requests && answers.iter().all(is_known) => {
+            Ok(Answers::Each(answers.into_iter().map(read).collect()))
         }
         strange => Err(strange),
     }
+}
+
+/// The answer to a call that a batch could not make.
+const ALONE: &str = "alone";
+
+/// The answer of the script that takes a lock, for which the digits of its number stand in a batch.
+fn grant(digits: &str) -> Option<Value> {
+    let is_number = !digits.is_empty() && digits.bytes().all(|it| it.is_ascii_digit());
+    let number = digits.parse().ok().filter(|_| is_number)?;
+    Some(Value::List(vec![Value::Int(1), Value::Int(number)]))
 }
 
 /// Appends the call that makes `jobs` on a node with its mark at `mark_key`: one job, or several by `batch`.
@@ -48,7 +64,12 @@ pub(super) fn write(
 
 /// Returns true if both requests fit into one run.
 fn are_alike(a: &Request, b: &Request) -> bool {
-    a.script() == b.script() && a.counts() == b.counts()
+    a.script() == b.script()
+        && a.counts() == b.counts()
+        && match (a.as_taking(), b.as_taking()) {
+            (Some(a), Some(b)) => a.lifetimes().eq(b.lifetimes()),
+            _ => true,
+        }
 }
 
 /// One call that makes all of `requests`, as `lua/mutex/batch.lua` takes it.
@@ -60,23 +81,46 @@ fn write_batch(
     buffer: &mut Vec<u8>,
 ) {
     let runs = || requests.chunk_by(|a, b| are_alike(a, b));
-    let (mut keys, mut arguments) = (1, 1 + runs().count() * RUN_HEAD);
-    for request in requests {
-        let (its_keys, its_arguments) = request.counts();
-        keys += its_keys;
-        arguments += its_arguments;
+    let counts = |request: &Request| match request.as_taking() {
+        Some(taking) => taking.counts(),
+        None => request.counts(),
+    };
+    let (mut keys, mut arguments) = (1, 1);
+    for run in runs() {
+        let (its_keys, its_arguments) = counts(run[0]);
+        let lifetimes = if run[0].as_taking().is_some() { LIFETIMES } else { 0 };
+        keys += its_keys * run.len();
+        arguments += RUN_HEAD + lifetimes + its_arguments * run.len();
     }
     batch.write_to(buffer, form, keys, arguments);
     write_bytes(buffer, mark_key);
-    requests.iter().for_each(|request| request.write_keys(buffer));
+    for run in runs() {
+        if run[0].as_taking().is_some() {
+            run.iter().for_each(|request| buffer.extend_from_slice(request.first_key()));
+            let takings = run.iter().filter_map(|request| request.as_taking());
+            takings.for_each(|taking| buffer.extend_from_slice(taking.other_keys()));
+        } else {
+            run.iter().for_each(|request| request.write_keys(buffer));
+        }
+    }
     write_bytes(buffer, mark.as_bytes());
     for run in runs() {
-        let request = run[0];
-        let (keys, arguments) = request.counts();
-        let name = request.script().batch().map_or("", |(name, _)| name);
+        let name = run[0].script().batch().map_or("", |(name, _)| name);
+        let (keys, arguments) = counts(run[0]);
         write_bytes(buffer, name.as_bytes());
         [keys, arguments, run.len()].into_iter().for_each(|count| write_number(buffer, count));
-        run.iter().for_each(|request| request.write_arguments(buffer, ""));
+        for lifetime in run[0].as_taking().into_iter().flat_map(Taking::lifetimes) {
+            if lifetime.is_empty() {
+                write_bytes(buffer, b"");
+            }
+            buffer.extend_from_slice(lifetime);
+        }
+        for request in run {
+            match request.as_taking() {
+                Some(taking) => taking.write_arguments(buffer),
+                None => request.write_arguments(buffer, ""),
+            }
+        }
     }
 }
 

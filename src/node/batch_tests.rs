@@ -69,7 +69,7 @@ impl Call {
 
 fn a_call() -> impl Strategy<Value = Call> {
     let number = || prop_oneof![Just(None), (1_u64..40).prop_map(Some)];
-    let ttl = || 1_000_u64..60_000;
+    let ttl = || prop_oneof![Just(1_000_u64), 1_000_u64..60_000];
     let (name, owner) = (|| 0..NAMES.len(), || 0..OWNERS.len());
     prop_oneof![
         5 => (name(), owner(), number(), ttl(), a_wait()).prop_map(
@@ -136,9 +136,13 @@ fn value(reply: Reply) -> Value {
 
 /// The job of a request that takes a lock, as a connection has it.
 fn job(request: &Arc<Request>) -> Job {
+    job_for(request, Purpose::Taking)
+}
+
+fn job_for(request: &Arc<Request>, purpose: Purpose) -> Job {
     let (request, sink) = (request.clone(), None);
     let asked = Asked { node: 0, request, sink, unanswered: None, untold: None };
-    Job::new(asked, Purpose::Taking)
+    Job::new(asked, purpose)
 }
 
 /// The number of requests of each call that is written for these jobs, and the batch script that makes them.
@@ -331,6 +335,13 @@ fn what_no_batch_answers_is_no_answer() {
     };
     let text = |text: &str| Value::Text(text.to_owned());
     assert_eq!(answers(list(&[1, 0]), 2), each([Some(1), Some(0)]));
+    let granted = Value::List(vec![Value::Int(1), Value::Int(7)]);
+    let digits = Value::List(vec![text("7"), Value::Int(0)]);
+    assert_eq!(answers(digits, 2), Ok(Answers::Each(vec![Some(granted), Some(Value::Int(0))])));
+    for no_number in ["", "+7", "-7", " 7", "7.0", "0x7", "99999999999999999999"] {
+        let strange = Value::List(vec![text(no_number), Value::Int(0)]);
+        assert_eq!(answers(strange.clone(), 2), Err(strange));
+    }
     assert_eq!(answers(Value::List(vec![text("alone"), Value::Int(2)]), 2), each([None, Some(2)]));
     assert_eq!(answers(Value::Int(0), 2), Ok(Answers::NothingDone));
     let other = Value::List(vec![Value::Int(1), text("OK")]);

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::ops::Range;
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -18,7 +19,11 @@ macro_rules! shared {
 }
 
 /// Texts that several scripts share: a line `-- include NAME` of a script stands for one of them.
-const SHARED: [(&str, &str); 18] = shared![
+const SHARED: [(&str, &str); 21] = shared![
+    // These two contain others, which come after them.
+    "take_string.lua",
+    "take_field.lua",
+    "take_all.lua",
     "read.lua",
     "check.lua",
     "reserve.lua",
@@ -108,9 +113,8 @@ impl Script {
     /// The text that is sent to servers.
     pub(crate) fn source(&self) -> &str {
         self.source.get_or_init(|| {
-            let included = SHARED.iter().filter(|(line, _)| self.written.contains(line));
-            included.fold(Cow::Borrowed(self.written), |text, (line, shared)| {
-                text.replace(line, shared).into()
+            SHARED.iter().fold(Cow::Borrowed(self.written), |text, (line, shared)| {
+                if text.contains(line) { text.replace(line, shared).into() } else { text }
             })
         })
     }
@@ -181,7 +185,18 @@ pub(crate) struct Request {
     arguments_at: usize,
     /// Position in `packed` where the mark belongs.
     mark_at: Option<usize>,
+    /// Position in `packed` behind the first key, which is that of the lock.
+    first_key_to: usize,
+    /// The place in `packed` of the key of the mark; empty if there is none.
+    mark_key: Range<usize>,
+    /// The places in `packed` of the lifetimes of the lock and of its fence; empty if there are none.
+    lifetimes: [Range<usize>; 2],
 }
+
+/// The parts of a call that takes a lock, in the form in which a batch has them. The mark and its key are the batch's own, and the
+/// lifetimes are common to a run of such calls. So each call costs a server five arguments instead of nine.
+#[derive(Clone, Copy)]
+pub(super) struct Taking<'a>(&'a Request);
 
 impl Request {
     /// A call whose first `keys` parts are its keys.
@@ -242,6 +257,17 @@ impl Request {
         (self.keys, self.arguments)
     }
 
+    /// The first key, in wire format: that of the lock, if the call is about one.
+    pub(crate) fn first_key(&self) -> &[u8] {
+        &self.packed[..self.first_key_to]
+    }
+
+    /// The call as one that takes a lock, if it does: it has the mark and the key of the mark.
+    pub(super) fn as_taking(&self) -> Option<Taking<'_>> {
+        let takes = self.mark_at.is_some() && !self.mark_key.is_empty();
+        takes.then_some(Taking(self))
+    }
+
     /// Appends the call to what will be written to a node that grants under `mark`.
     pub(super) fn write_to(&self, buffer: &mut Vec<u8>, form: Form, mark: &str) {
         self.script.write_to(buffer, form, self.keys, self.arguments);
@@ -263,20 +289,58 @@ impl Request {
     }
 }
 
+impl<'a> Taking<'a> {
+    /// The numbers of keys and of other arguments of the call itself.
+    pub(super) fn counts(self) -> (usize, usize) {
+        let (mark_key, mark) = (1, 1);
+        let lifetimes = self.lifetimes().filter(|packed| !packed.is_empty()).count();
+        (self.0.keys - mark_key, self.0.arguments - mark - lifetimes)
+    }
+
+    /// The lifetimes of the lock and of its fence, in wire format; empty if there are none.
+    pub(super) fn lifetimes(self) -> impl Iterator<Item = &'a [u8]> + Clone {
+        self.0.lifetimes.iter().map(move |place| &self.0.packed[place.clone()])
+    }
+
+    /// The keys behind that of the lock, in wire format.
+    pub(super) fn other_keys(self) -> &'a [u8] {
+        &self.0.packed[self.0.mark_key.end..self.0.arguments_at]
+    }
+
+    /// Appends the arguments of the call itself.
+    pub(super) fn write_arguments(self, buffer: &mut Vec<u8>) {
+        let Request { packed, lifetimes: [lock, fence], arguments_at, .. } = self.0;
+        buffer.extend_from_slice(&packed[*arguments_at..lock.start]);
+        buffer.extend_from_slice(&packed[lock.end..fence.start]);
+        buffer.extend_from_slice(&packed[fence.end..]);
+    }
+}
+
 /// Packs a call from its keys, and then from its other arguments.
 pub(crate) struct RequestBuilder {
     request: Request,
     /// Number of missing arguments before the next one. They are left out at the end, and empty before another one.
     lacking: usize,
+    /// Position of the last argument.
+    last_at: usize,
 }
 
 impl RequestBuilder {
     pub(crate) fn new(script: &'static Script) -> Self {
         // Enough for most names and owners.
         let packed = Vec::with_capacity(256);
-        let request =
-            Request { script, keys: 0, arguments: 0, packed, arguments_at: 0, mark_at: None };
-        Self { request, lacking: 0 }
+        let request = Request {
+            script,
+            keys: 0,
+            arguments: 0,
+            packed,
+            arguments_at: 0,
+            mark_at: None,
+            first_key_to: 0,
+            mark_key: 0..0,
+            lifetimes: [0..0, 0..0],
+        };
+        Self { request, lacking: 0, last_at: 0 }
     }
 
     /// Appends a key. All keys come before the arguments.
@@ -284,6 +348,33 @@ impl RequestBuilder {
         write_bytes(&mut self.request.packed, key);
         self.request.keys += 1;
         self.request.arguments_at = self.request.packed.len();
+        if self.request.keys == 1 {
+            self.request.first_key_to = self.request.arguments_at;
+        }
+    }
+
+    /// Appends the key of the mark.
+    pub(crate) fn mark_key(&mut self, key: &[u8]) {
+        let start = self.request.packed.len();
+        self.key(key);
+        self.request.mark_key = start..self.request.packed.len();
+    }
+
+    /// Appends the lifetime of the lock.
+    pub(crate) fn ttl(&mut self, part: Part<'_>) {
+        self.lifetime(0, Some(part));
+    }
+
+    /// Appends the lifetime of the fence; `None` if the call lacks it.
+    pub(crate) fn fence_ttl(&mut self, part: Option<Part<'_>>) {
+        self.lifetime(1, part);
+    }
+
+    fn lifetime(&mut self, which: usize, part: Option<Part<'_>>) {
+        self.argument(part);
+        let length = self.request.packed.len();
+        let start = part.map_or(length, |_| self.last_at);
+        self.request.lifetimes[which] = start..length;
     }
 
     /// Appends an argument; `None` if the call lacks it.
@@ -298,6 +389,7 @@ impl RequestBuilder {
         }
         request.arguments += self.lacking + 1;
         self.lacking = 0;
+        self.last_at = request.packed.len();
         match part {
             Part::Bytes(bytes) => write_bytes(&mut request.packed, bytes),
             Part::Number(number) => write_number(&mut request.packed, number),

@@ -136,7 +136,7 @@ fn without_the_owner_in_the_releases_of_a_batch() {
     if !is_searched() {
         return;
     }
-    let script = Some(("owners[i] == ARGV[argument + 2 * i - 2] and", "owners[i] and"));
+    let script = Some(("owners[i] == ARGV[argument + 2 * i - 2] then", "owners[i] then"));
     let switches = Switches { script, ..Switches::ALL_ON };
     is_found("owner in batches", switches, &["exclusion"]);
 }

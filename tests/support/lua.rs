@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-/// The text of a script, with each line `-- include NAME` replaced by that file.
+/// The text of a script, with each line `-- include NAME` replaced by that file, which may have such lines itself.
 pub fn with_includes(script: &str) -> String {
     // `lua/` is in the folder of this crate, or of one that contains it.
     let folders = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
@@ -12,7 +12,8 @@ pub fn with_includes(script: &str) -> String {
     let lines = script.lines().map(|line| match line.trim_start().strip_prefix("-- include ") {
         Some(name) => {
             let indent = &line[..line.len() - line.trim_start().len()];
-            indent.to_owned() + &fs::read_to_string(shared.join(name)).expect("a text of that name")
+            let text = fs::read_to_string(shared.join(name)).expect("a text of that name");
+            indent.to_owned() + &with_includes(&text)
         }
         None => format!("{line}\n"),
     });

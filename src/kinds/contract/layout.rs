@@ -227,7 +227,7 @@ impl CallValues<'_> {
         };
         match key {
             Key::Lock => self.names.keys().for_each(|name| request.key(name)),
-            Key::Mark => request.key(self.mark_key),
+            Key::Mark => request.mark_key(self.mark_key),
             Key::Reserved => for_each_name(&reserved_key),
             Key::Fence if self.fence_for.is_some() => for_each_name(&fence_key),
             Key::Reads if self.fence_for.is_some() => for_each_name(&reads_key),
@@ -249,10 +249,10 @@ impl CallValues<'_> {
         match argument {
             Argument::Owner => add(Some(Part::Bytes(self.owner.as_bytes()))),
             Argument::WriteOwner => add(Some(Part::Bytes(self.write_owner().as_bytes()))),
-            Argument::Ttl => add(Some(self.ttl.into())),
+            Argument::Ttl => request.ttl(self.ttl.into()),
             Argument::Admitted => add(Some(Part::Mark)),
             Argument::Proposal | Argument::Number => add(self.number.map(Part::from)),
-            Argument::FenceTtl => add(self.fence_for.map(fence_ttl)),
+            Argument::FenceTtl => request.fence_ttl(self.fence_for.map(fence_ttl)),
             Argument::Outlives => add(Some(Part::Number(fence_outlives_ms()))),
             Argument::Waiter => {
                 let reservation = reservation(&self.waits);
