@@ -16,7 +16,11 @@ if known == nil then
     known = false
   end
 end
-local last, number, text = tonumber(known or 0), tonumber(PROPOSAL), PROPOSAL
+-- Arithmetic reads a number faster than `tonumber` does.
+local last, number, text = 0, PROPOSAL + 0, PROPOSAL
+if known then
+  last = tonumber(known)
+end
 if last and not (last + step <= number) then
   number = last + step
   text = number
@@ -30,7 +34,7 @@ if last and number <= LARGEST then
   else
     -- Its end is never brought forward: the number may be ahead of the time.
     local left = redis.call('PTTL', FENCE)
-    if left == -1 or left >= tonumber(fence_ttl) then
+    if left == -1 or left - fence_ttl >= 0 then
       redis.call('SET', FENCE, text, 'KEEPTTL')
     else
       redis.call('SET', FENCE, text, 'PX', fence_ttl)
