@@ -193,6 +193,34 @@ proptest! {
         prop_assert_eq!(together.take_published(), one_by_one.take_published());
     }
 
+    /// The requests of one write are put in an order in which a batch is cheap.
+    #[test]
+    fn a_batch_in_another_order_does_what_its_calls_do(
+        there in prop::collection::vec(a_command(), 0..4),
+        calls in prop::collection::vec(a_call(), WORTH_IT..24),
+    ) {
+        let batched = |call: &&Call| !matches!(call, Call::Confirm { .. });
+        let calls: Vec<_> = calls.iter().filter(batched).collect();
+        let requests: Vec<_> = calls.iter().map(|call| Arc::new(call.request())).collect();
+        let purpose = |call: &Call| match call {
+            Call::Acquire { .. } => Purpose::Taking,
+            _ => Purpose::Holding,
+        };
+        let jobs = calls.iter().zip(&requests);
+        let mut jobs: Vec<_> = jobs.map(|(call, request)| job_for(request, purpose(call))).collect();
+        put_in_order(&mut jobs);
+        let in_order: Vec<_> = jobs.iter().map(|job| job.request.request.clone()).collect();
+        let (mut one_by_one, mut together) = (node(&there), node(&there));
+        let expected = run(&mut one_by_one, &requests, MARK, false);
+        let answers = run(&mut together, &in_order, MARK, true);
+        for (request, expected) in requests.iter().zip(&expected) {
+            let place = in_order.iter().position(|it| Arc::ptr_eq(it, request));
+            prop_assert_eq!(place.map(|place| &answers[place]), Some(expected));
+        }
+        prop_assert_eq!(together.keys(NOW), one_by_one.keys(NOW));
+        prop_assert_eq!(together.take_published(), one_by_one.take_published());
+    }
+
     #[test]
     fn a_batch_under_another_mark_does_nothing(
         there in prop::collection::vec(a_command(), 0..4),

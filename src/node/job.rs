@@ -88,6 +88,10 @@ impl link::Request for Asked {
         self.request.script().goes_last()
     }
 
+    fn lock(&self) -> &[u8] {
+        self.request.first_key()
+    }
+
     fn meaning(&self, answer: &Value) -> Meaning {
         self.request.meaning(answer)
     }

@@ -73,6 +73,10 @@ impl link::Request for Asked {
         self.outgoing.request.script().goes_last()
     }
 
+    fn lock(&self) -> &[u8] {
+        self.outgoing.request.first_key()
+    }
+
     fn meaning(&self, answer: &Value) -> Meaning {
         self.outgoing.request.meaning(answer)
     }

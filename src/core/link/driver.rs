@@ -24,6 +24,9 @@ pub(crate) trait Request {
     /// Returns true if the request goes behind all others of one write.
     fn goes_last(&self) -> bool;
 
+    /// Returns the lock that the request is about, in any form. Requests about different locks may run in any order.
+    fn lock(&self) -> &[u8];
+
     /// Returns the meaning of `answer` to the connection.
     fn meaning(&self, answer: &Self::Value) -> Meaning;
 

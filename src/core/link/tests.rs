@@ -2,6 +2,7 @@
 
 mod machine;
 mod model;
+mod order;
 mod several_writes;
 
 use std::cell::{Cell, RefCell};
@@ -26,6 +27,7 @@ pub(super) struct Fake {
     /// True if its caller does not want it any more.
     pub(super) unwanted: Rc<Cell<bool>>,
     pub(super) goes_last: bool,
+    pub(super) lock: &'static str,
     pub(super) log: Rc<RefCell<Vec<String>>>,
 }
 
@@ -45,6 +47,10 @@ impl Request for Fake {
 
     fn goes_last(&self) -> bool {
         self.goes_last
+    }
+
+    fn lock(&self) -> &[u8] {
+        self.lock.as_bytes()
     }
 
     fn meaning(&self, _answer: &u32) -> Meaning {
