@@ -117,7 +117,10 @@ fn reserving(of: u32) -> String {
 }
 
 fn granted(answer: &Value) -> bool {
-    matches!(answer, Value::Array(values) if values[0] == Value::Int(1))
+    match answer {
+        Value::Array(values) => values[0] == Value::Int(1),
+        answer => matches!(answer, Value::BulkString(_)), // the number alone
+    }
 }
 
 /// The time of a refusal in milliseconds.

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use redis::Value;
 use support::Server;
-use support::lua::with_includes;
+use support::lua::{with_includes, with_listed_grant};
 
 const ACQUIRE: &str = include_str!("../lua/mutex/acquire.lua");
 static CONFIRM: LazyLock<String> =
@@ -45,7 +45,9 @@ fn tombstone(owner: &str) -> String {
 /// An acquire without fencing that is granted if the node has that mark. An empty mark stands for any.
 fn take(server: &Server, mark: &str, owner: &str, ttl: &str) -> Value {
     let script = with_includes(ACQUIRE);
-    server.command(&["EVAL", &script, "3", "k", MARK, RESERVED, owner, ttl, mark])
+    with_listed_grant(
+        server.command(&["EVAL", &script, "3", "k", MARK, RESERVED, owner, ttl, mark]),
+    )
 }
 
 /// Tells the node the lock's number.
@@ -266,7 +268,9 @@ fn acquire(server: &Server, owner: &str, proposal: i64) -> Value {
     let (proposal, fence_ttl) = (proposal.to_string(), (OUTLIVES + 60_000).to_string());
     let script = with_includes(ACQUIRE);
     let keys = ["EVAL", &script, "4", "k", MARK, RESERVED, FENCE];
-    server.command(&[&keys[..], &[owner, "60000", "", &proposal, &fence_ttl]].concat())
+    with_listed_grant(
+        server.command(&[&keys[..], &[owner, "60000", "", &proposal, &fence_ttl]].concat()),
+    )
 }
 
 fn granted(number: i64) -> Value {

@@ -1,7 +1,8 @@
 -- Takes an exclusive lock on one node, or reports the obstacle.
 --
 -- Replies (the shape that every acquire script has):
---   {1, number}   granted; number is this node's number of the grant, 0 without fencing
+--   'number'      granted, as text: number is the proposal, or 0 without fencing
+--   {1, number}   granted; number is this node's number of the grant
 --   {0, ms}       refused: another owner's key is there, or another caller goes first, for ms more milliseconds (-1: without
 --                 expiry)
 --   {-1, 0}       not admitted: the mark is another one, so the node may have forgotten locks
@@ -16,6 +17,5 @@ local redis, KEYS, ARGV = redis, KEYS, ARGV -- a local is found faster than a gl
 local LOCK, MARK, RESERVED, FENCE = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local OWNER, TTL, ADMITTED, PROPOSAL, FENCE_TTL, WAITER = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6] or ''
 
-local in_batch = false
 -- include read.lua
 -- include take_string.lua

@@ -14,7 +14,7 @@
 -- Replies:
 --   0        nothing was done: the mark is another one, or cannot be read
 --   {r, ..}  the reply of each call, or 'alone' if it failed, perhaps half-way: it has to be made again, as a
---            call of its own. A text of digits stands for {1, number}
+--            call of its own
 
 -- A local is found faster than a global.
 local redis, KEYS, ARGV, type, tonumber, unpack, pcall = redis, KEYS, ARGV, type, tonumber, unpack, pcall
@@ -25,7 +25,6 @@ end
 local replies, replied = {}, 0
 local key, argument = 2, 2 -- the next ones
 
-local in_batch = true
 local function acquire(LOCK, RESERVED, FENCE, OWNER, TTL, PROPOSAL, FENCE_TTL, WAITER, reserved, known)
   -- include take_string.lua
 end

@@ -14,7 +14,6 @@ end
 local replies, replied = {}, 0
 local key, argument = 2, 2 -- the next ones
 
-local in_batch = true
 local function acquire(LOCK, RESERVED, FENCE, OWNER, TTL, PROPOSAL, FENCE_TTL, WAITER, reserved, known)
   -- include take_field.lua
 end

@@ -1,8 +1,9 @@
 -- Part of an acquire script that has taken the lock: gives the grant a number. It ends the call if there is a number, or if
 -- a permission is missing.
 --
--- Needs FENCE, which is there, and PROPOSAL; `in_batch`, true in a batch, where a grant of the proposal is the proposal alone, as
--- text, since a list costs a server more than a command; `known`, the value under the fence's key (false: no string; nil: not known
+-- A grant of the proposal is answered with the proposal alone, since a list costs a server more than a command.
+--
+-- Needs FENCE, which is there, and PROPOSAL; `known`, the value under the fence's key (false: no string; nil: not known
 -- yet); `step`, the least difference to the number of an earlier grant; `fence_ttl`; and LARGEST. Sets `last` and `number`,
 -- which show why there is no number.
 
@@ -28,7 +29,7 @@ end
 if last and number <= LARGEST then
   if not known then
     if redis.call('SET', FENCE, text, 'NX', 'PX', fence_ttl) then
-      return in_batch and text ~= number and text or {1, number}
+      return text ~= number and text or {1, number}
     end
     -- Another type of value is under the fence's key, and is not overwritten.
   else
@@ -39,6 +40,6 @@ if last and number <= LARGEST then
     else
       redis.call('SET', FENCE, text, 'PX', fence_ttl)
     end
-    return in_batch and text ~= number and text or {1, number}
+    return text ~= number and text or {1, number}
   end
 end

@@ -1,4 +1,4 @@
--- The same as take_string.lua for an acquire script whose lock is a hash with one field, the owner.
+-- Part of an acquire script whose lock is a hash with one field, the owner: does what take_string.lua does, and needs the same.
 
 -- Most calls find a free lock and a proposal that is large enough. For these the script makes no function, and turns no
 -- number into text: either takes a server about as long as a command does.
@@ -34,7 +34,7 @@ else
 end
 -- include granted.lua
 if not FENCE then
-  return in_batch and '0' or {1, 0}
+  return '0'
 end
 -- include number.lua
 redis.call('HDEL', LOCK, OWNER)

@@ -1,8 +1,7 @@
 -- Part of an acquire script whose lock is a string, by itself and in a batch: takes the lock, or reports the obstacle. It ends
 -- the call.
 --
--- Needs the names of the script's KEYS and ARGV, other than MARK and ADMITTED; `reserved` and `known`, as read.lua sets them; and
--- `in_batch`, for number.lua.
+-- Needs the names of the script's KEYS and ARGV, other than MARK and ADMITTED; and `reserved` and `known`, as read.lua sets them.
 
 -- Most calls find a free lock and a proposal that is large enough. For these the script makes no function, and turns no
 -- number into text: either takes a server about as long as a command does.
@@ -29,7 +28,7 @@ if blocked or not redis.call('SET', LOCK, OWNER, 'NX', 'PX', TTL) then
 end
 -- include granted.lua
 if not FENCE then
-  return in_batch and '0' or {1, 0}
+  return '0'
 end
 -- include number.lua
 redis.call('DEL', LOCK)

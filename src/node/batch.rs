@@ -12,31 +12,17 @@ const LIFETIMES: usize = 2;
 
 /// Returns the answers of a batch of `requests` requests; as an error, a value that no batch of ours answers.
 pub(crate) fn answers(value: Value, requests: usize) -> Result<Answers<Value>, Value> {
-    let is_known = |answer: &Value| match answer {
-        Value::Text(text) => text == ALONE || grant(text).is_some(),
-        answer => matches!(answer, Value::Int(_) | Value::List(_)),
-    };
-    let read = |answer| match answer {
-        Value::Text(text) => grant(&text),
-        answer => Some(answer),
-    };
+    let alone = |answer: &Value| matches!(answer, Value::Text(text) if text == "alone");
+    let is_known = |answer: &Value| answer.is_of_script() || alone(answer);
     match value {
         Value::Int(0) => Ok(Answers::NothingDone),
         Value::List(answers) if answers.len() == requests && answers.iter().all(is_known) => {
-            Ok(Answers::Each(answers.into_iter().map(read).collect()))
+            Ok(Answers::Each(
+                answers.into_iter().map(|it| Some(it).filter(Value::is_of_script)).collect(),
+            ))
         }
         strange => Err(strange),
     }
-}
-
-/// The answer to a call that a batch could not make.
-const ALONE: &str = "alone";
-
-/// The answer of the script that takes a lock, for which the digits of its number stand in a batch.
-fn grant(digits: &str) -> Option<Value> {
-    let is_number = !digits.is_empty() && digits.bytes().all(|it| it.is_ascii_digit());
-    let number = digits.parse().ok().filter(|_| is_number)?;
-    Some(Value::List(vec![Value::Int(1), Value::Int(number)]))
 }
 
 /// Appends the call that makes `jobs` on a node with its mark at `mark_key`: one job, or several by `batch`.

@@ -161,9 +161,7 @@ impl Connection {
         match self.read_any(deadline)? {
             // Our scripts answer nothing else. One answer too many would shift all later ones by one,
             // and a refusal could be taken for a grant.
-            Reply::Value(value) if !matches!(value, Value::Int(_) | Value::List(_)) => {
-                Err(self.strange(&value))
-            }
+            Reply::Value(value) if !value.is_of_script() => Err(self.strange(&value)),
             reply => Ok(reply),
         }
     }

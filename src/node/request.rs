@@ -193,8 +193,8 @@ pub(crate) struct Request {
     lifetimes: [Range<usize>; 2],
 }
 
-/// The parts of a call that takes a lock, in the form in which a batch has them. The mark and its key are the batch's own, and the
-/// lifetimes are common to a run of such calls. So each call costs a server five arguments instead of nine.
+/// The parts of a call that takes a lock, in the form in which a batch has them. The mark and its key are the batch's own,
+/// and the lifetimes are common to a run of such calls. So each call costs a server five arguments instead of nine.
 #[derive(Clone, Copy)]
 pub(super) struct Taking<'a>(&'a Request);
 
@@ -428,6 +428,17 @@ pub(crate) enum Value {
     List(Vec<Value>),
     /// Anything that our scripts never answer, as text.
     Strange(String),
+}
+
+impl Value {
+    /// Returns true for an answer that scripts about locks may give: an integer, a list, or the digits of a number.
+    pub(crate) fn is_of_script(&self) -> bool {
+        match self {
+            Self::Int(_) | Self::List(_) => true,
+            Self::Text(text) => !text.is_empty() && text.bytes().all(|it| it.is_ascii_digit()),
+            Self::Strange(_) => false,
+        }
+    }
 }
 
 impl From<redis::Value> for Value {

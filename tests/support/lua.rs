@@ -20,6 +20,17 @@ pub fn with_includes(script: &str) -> String {
     lines.collect()
 }
 
+/// The answer of an acquire script. A grant is in the form `{1, number}`, in whichever form the script has answered it.
+#[allow(dead_code, reason = "some test programs use one part of this file alone")]
+pub fn with_listed_grant(answer: redis::Value) -> redis::Value {
+    let digits = match &answer {
+        redis::Value::BulkString(digits) => String::from_utf8_lossy(digits).into_owned(),
+        _ => return answer,
+    };
+    let number = digits.parse().expect("an acquire answers no other text");
+    redis::Value::Array(vec![redis::Value::Int(1), redis::Value::Int(number)])
+}
+
 /// The names that a script gives to the elements of that table. They are in a line `local A, B = KEYS[1], KEYS[2] -- and C..`,
 /// or `-- KEYS: A, B, C..`. Returns none if the script has neither.
 #[allow(dead_code, reason = "some test programs use one part of this file alone")]

@@ -196,7 +196,8 @@ impl Node {
             if self.behind > 0 {
                 self.behind -= 1;
             } else {
-                let is_yes = answer.starts_with(b":1\r") || answer.starts_with(b"*2\r\n:1\r");
+                // The number of a grant is text.
+                let is_yes = answer.starts_with(b":1\r") || answer[0] == b'$';
                 yes[self.came] += usize::from(is_yes);
                 self.came += 1;
             }

@@ -15,7 +15,11 @@ use crate::node::Value;
 pub(crate) struct Unexpected;
 
 pub(crate) fn acquire(value: &Value) -> Result<Vote, Unexpected> {
-    let Value::List(values) = value else { return Err(Unexpected) };
+    let values = match value {
+        Value::Text(digits) => return granted(digits),
+        Value::List(values) => values,
+        _ => return Err(Unexpected),
+    };
     match values.as_slice() {
         [Value::Int(1), Value::Int(number)] => fence(*number).map(Vote::Granted),
         [Value::Int(0), Value::Int(ms)] => {
@@ -39,6 +43,13 @@ pub(crate) fn acquire(value: &Value) -> Result<Vote, Unexpected> {
         [Value::Int(-3), Value::Int(1)] => Ok(Vote::NoNumber),
         _ => Err(Unexpected),
     }
+}
+
+/// The grant with that number: the short form of `{1, number}`.
+fn granted(digits: &str) -> Result<Vote, Unexpected> {
+    let is_number = digits.bytes().all(|it| it.is_ascii_digit());
+    let number = digits.parse().ok().filter(|_| is_number).ok_or(Unexpected)?;
+    fence(number).map(Vote::Granted)
 }
 
 /// The meaning of an answer to `acquire` for the transport.
@@ -261,6 +272,13 @@ mod tests {
     #[test]
     fn each_shape_reads_as_its_vote() {
         assert_eq!(acquire(&pair(1, Value::Int(7))), Ok(Vote::Granted(7)));
+        for number in [0, 7, LARGEST_NUMBER] {
+            assert_eq!(acquire(&Value::Text(number.to_string())), Ok(Vote::Granted(number)));
+        }
+        let larger = (LARGEST_NUMBER + 1).to_string();
+        for strange in ["", "+7", "-7", " 7", "7.0", "0x7", &larger, "99999999999999999999"] {
+            assert_eq!(acquire(&Value::Text(strange.to_owned())), Err(Unexpected), "{strange}");
+        }
         let remaining = Some(Duration::from_millis(1_500));
         assert_eq!(acquire(&pair(0, Value::Int(1_500))), Ok(Vote::Refused(remaining)));
         assert_eq!(acquire(&pair(0, Value::Int(-1))), Ok(Vote::Refused(None)));

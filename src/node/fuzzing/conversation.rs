@@ -12,7 +12,7 @@ use super::super::connection::Connection;
 use super::super::driver::Driver;
 use super::super::job::{self, Answer, Ask, Job, Sink};
 use super::super::listening::Listening;
-use super::super::request::{Part, Request, Script, Value};
+use super::super::request::{Part, Request, Script};
 use super::super::set::NodeSet;
 use super::super::shared::Shared;
 use super::super::status::Status;
@@ -151,7 +151,7 @@ impl Sink for Asked {
     fn answer(&self, _node: usize, answer: Answer) {
         self.answers.fetch_add(1, Ordering::SeqCst);
         if let Ok(value) = answer {
-            assert!(matches!(value, Value::Int(_) | Value::List(_)), "{value}");
+            assert!(value.is_of_script(), "{value}");
         }
     }
 }
