@@ -22,7 +22,7 @@ const KEY: &str = "quorlock:orders/42";
 const FENCE: &str = "{quorlock:orders/42}:fence";
 
 /// Time by which a fence outlives its lock.
-const OUTLIVES_MS: i64 = 600_000;
+const OUTLIVES_MS: i64 = 601_000;
 const LARGEST: u64 = (1 << 51) - 1;
 /// A number ahead of any master's time by centuries, and of the numbers that Lua can turn into text.
 const AHEAD: u64 = 2_000_000_000_000_000;

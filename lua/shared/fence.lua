@@ -8,9 +8,9 @@ local fence_ttl = FENCE_TTL
 if remaining > tonumber(TTL) then
   fence_ttl = fence_ttl + remaining - TTL
 end
--- Its end is never brought forward: the number may be ahead of the time.
+-- Its end is never brought forward: the number may be ahead of the time. number.lua says why a second is of no account.
 local left = known and redis.call('PTTL', FENCE) or -2
-if left == -1 or left >= tonumber(fence_ttl) then
+if left == -1 or left + 1000 - fence_ttl >= 0 then
   redis.call('SET', FENCE, text, 'KEEPTTL')
 else
   redis.call('SET', FENCE, text, 'PX', fence_ttl)

@@ -237,6 +237,27 @@ proptest! {
     }
 }
 
+/// An end of a fence is set anew if it is too early by more than a second.
+#[test]
+fn the_end_of_a_fence_may_be_a_second_early() {
+    let acquire = |proposal| {
+        let waits = Waits::default();
+        Call::Acquire { name: 0, owner: 0, proposal: Some(proposal), ttl: 9_000, waits }.request()
+    };
+    for (ms, moved) in [(1_000, 0), (1_001, 1_001)] {
+        let (mut engine, later) = (node(&[]), NOW + Duration::from_millis(ms));
+        let end = |engine: &mut Engine| {
+            let fence = engine.keys(NOW).into_iter().find(|it| it.key == fence_key(NAMES[0]));
+            fence.and_then(|fence| fence.expires_at).expect("it ends")
+        };
+        engine.call(&acquire(7).eval(MARK), NOW);
+        let before = end(&mut engine);
+        let answer = value(engine.call(&acquire(8).eval(MARK), later));
+        assert_eq!(answer, Value::Text("8".to_owned()));
+        assert_eq!(end(&mut engine), before + Duration::from_millis(moved));
+    }
+}
+
 /// Found by the test above: the first call changes the fence that the batch has read before for the second call.
 #[test]
 fn what_an_earlier_call_of_the_batch_made_a_number_is_one() {

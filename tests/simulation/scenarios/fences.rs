@@ -160,7 +160,7 @@ fn without_fences_that_outlive_their_locks_tokens_fall() {
 /// After the clocks were set back, numbers are ahead of the time. Their fence must live until the time has caught up.
 #[test]
 fn with_fences_that_end_sooner_for_a_later_lock_tokens_fall() {
-    let script = Some(("left - fence_ttl >= 0", "false"));
+    let script = Some(("left + 1000 - fence_ttl >= 0", "false"));
     let checkers = &["tokens"];
     ALL_CLOCKS.breaks_under(Switches { script, checkers, ..Switches::ALL_ON });
 }
