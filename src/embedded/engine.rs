@@ -89,6 +89,13 @@ impl Engine {
         }
     }
 
+    /// Makes it a new, empty node. It keeps what it has compiled, which no answer to EVAL depends on.
+    #[cfg(test)]
+    pub(crate) fn renew(&mut self, run_id: &str) {
+        *self.state.lock() = State::default();
+        self.state.lock().identity = Identity::new(run_id);
+    }
+
     /// Makes the node a replica for a moment and then a master again, within the same run.
     #[cfg(test)]
     pub(crate) fn promote(&mut self, repl_id: &str) {

@@ -55,6 +55,16 @@ impl Caller {
         matches!(self.doing, Doing::Nothing)
     }
 
+    /// Returns true if it wants a lock.
+    pub(super) fn is_calling(&self) -> bool {
+        matches!(self.doing, Doing::Calling(_))
+    }
+
+    /// Returns true if it waits for the note with that epoch.
+    pub(super) fn heeds(&self, epoch: u64) -> bool {
+        self.epoch == epoch && !matches!(self.doing, Doing::Nothing)
+    }
+
     /// Its call, if it wants a lock.
     pub(super) fn into_call(self) -> Option<Call> {
         match self.doing {
@@ -115,6 +125,17 @@ impl Caller {
                 Self::extend(client, index, cx, hold, extension, usage);
             }
             Doing::Unlocking(unlock) => Self::unlocked(client, index, cx, unlock),
+        }
+    }
+
+    /// Ends its call, if it wants a lock, as if its deadline had come.
+    pub(super) fn call_ends(client: &mut Client, index: usize, cx: &mut Cx<'_>) {
+        let now = cx.now();
+        let caller = &mut client.callers[index];
+        if let Doing::Calling(call) = &mut caller.doing {
+            call.cancelled_at = Some(now);
+            let epoch = caller.epoch;
+            Self::go_on(client, index, epoch, cx);
         }
     }
 

@@ -379,6 +379,33 @@ impl Client {
         self.callers.iter().all(Caller::is_idle)
     }
 
+    /// Returns true if one of its threads waits for that note.
+    pub(super) fn heeds(&self, note: Note) -> bool {
+        match note {
+            Note::Caller { caller, epoch } => {
+                self.callers.get(caller).is_some_and(|caller| caller.heeds(epoch))
+            }
+            Note::Renewal { lock, epoch } => {
+                self.held_or_ending(lock).is_some_and(|held| held.heeds(epoch))
+            }
+            _ => false,
+        }
+    }
+
+    /// Returns true if one of its callers wants a lock.
+    pub(super) fn calls(&self) -> bool {
+        self.callers.iter().any(Caller::is_calling)
+    }
+
+    /// Ends all calls that want a lock, as if their deadlines had come.
+    pub(super) fn call_ends(&mut self, net: &mut Network) {
+        self.with(net, |client, cx| {
+            for caller in 0..client.callers.len() {
+                Caller::call_ends(client, caller, cx);
+            }
+        });
+    }
+
     pub(super) fn notify(&mut self, note: Note, net: &mut Network) {
         if !self.running {
             return;

@@ -140,6 +140,11 @@ impl Held {
         Hold { held: self.clone(), sequence, state }
     }
 
+    /// Returns true if its renewal waits for the note with that epoch.
+    pub(super) fn heeds(&self, epoch: u64) -> bool {
+        self.renewed.get() == epoch
+    }
+
     /// Returns true if it has exactly one holder.
     pub(super) fn has_one_holder(&self) -> bool {
         self.guards.borrow().len() == 1

@@ -26,6 +26,7 @@ mod checkers;
 mod claim;
 mod client;
 mod clock;
+mod explore;
 mod fairness;
 mod fan_out;
 mod faults;

@@ -48,6 +48,10 @@ pub(super) enum Event {
         channel: usize,
         on: bool,
     },
+    /// Requests that were held up on that connection go on.
+    LetGo {
+        conn: ConnId,
+    },
     /// An event inside one client.
     ForClient {
         client: usize,
@@ -140,8 +144,8 @@ struct Conn {
     /// Set once it was reset: requests on their way run that much later, or never (inner `None`).
     reset: Option<Option<Duration>>,
     requests: VecDeque<Message>,
-    /// Each reply, with the node's wall clock at that time.
-    replies: VecDeque<(Reply, Duration)>,
+    /// Each reply, with the node's wall clock at that time, and the purpose of the request.
+    replies: VecDeque<(Reply, Duration, &'static str)>,
     /// Arrival times of the last request and of the last reply.
     last_request: Duration,
     last_reply: Duration,
@@ -149,6 +153,8 @@ struct Conn {
     stalled_replies: usize,
     /// True while requests that were written over it are held up on their way.
     held: bool,
+    /// True if no further reply arrives.
+    mute: bool,
     /// True once the node has ended it. Nothing that was written over it runs any more.
     ended: bool,
 }
@@ -201,7 +207,7 @@ impl Network {
             now: Duration::ZERO,
             queue: BTreeMap::new(),
             last: 0,
-            chance: Chance::new(plan.seed ^ 0x5eed),
+            chance: if plan.explored { Chance::fixed() } else { Chance::new(plan.seed ^ 0x5eed) },
             nodes: nodes.collect(),
             links: vec![vec![Link::default(); plan.nodes]; clients],
             conns: Vec::new(),
@@ -296,6 +302,7 @@ impl Network {
                 stalled_requests: 0,
                 stalled_replies: 0,
                 held: false,
+                mute: false,
                 ended: false,
             });
             (there + self.delay(client, node, Way::ToClient), Ok(self.conns.len() - 1))
@@ -396,14 +403,14 @@ impl Network {
     pub(super) fn at_client(&mut self, id: ConnId) -> Option<(usize, Reply, Duration)> {
         let conn = &mut self.conns[id];
         let link = &self.links[conn.client][conn.node];
-        if !conn.open || conn.reset.is_some() {
+        if !conn.open || conn.reset.is_some() || conn.mute {
             return None;
         }
         if link.cut > 0 || link.deaf > 0 {
             conn.stalled_replies += 1;
             return None;
         }
-        let (reply, wall) = conn.replies.pop_front()?;
+        let (reply, wall, _) = conn.replies.pop_front()?;
         Some((conn.node, reply, wall))
     }
 }

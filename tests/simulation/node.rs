@@ -1,7 +1,9 @@
 //! A node: the embedded engine, a wall clock of its own, and the faults of its process.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::hash::{DefaultHasher, Hasher};
+use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
 use super::network::ConnId;
@@ -11,7 +13,7 @@ use crate::kinds::KINDS;
 use crate::kinds::contract::kind::Kind;
 
 pub(super) struct SimNode {
-    engine: Engine,
+    engine: Pooled,
     index: usize,
     /// Time of the wall clock at the start of true time.
     offset: Duration,
@@ -42,6 +44,42 @@ pub(super) struct SimNode {
     found: (Duration, BTreeMap<Vec<u8>, Vec<Holder>>),
 }
 
+/// An engine that goes to the next run of this thread. It keeps the scripts that it has compiled, and nothing else.
+struct Pooled(Option<Engine>);
+
+thread_local! {
+    static POOL: RefCell<Vec<Engine>> = const { RefCell::new(Vec::new()) };
+}
+
+impl Pooled {
+    fn new(run_id: &str) -> Self {
+        let pooled = POOL.with_borrow_mut(Vec::pop);
+        let mut engine = pooled.unwrap_or_else(|| Engine::new(run_id));
+        engine.renew(run_id);
+        Self(Some(engine))
+    }
+}
+
+impl Deref for Pooled {
+    type Target = Engine;
+
+    fn deref(&self) -> &Engine {
+        self.0.as_ref().expect("it has an engine until its end")
+    }
+}
+
+impl DerefMut for Pooled {
+    fn deref_mut(&mut self) -> &mut Engine {
+        self.0.as_mut().expect("it has an engine until its end")
+    }
+}
+
+impl Drop for Pooled {
+    fn drop(&mut self) {
+        POOL.with_borrow_mut(|pool| pool.extend(self.0.take()));
+    }
+}
+
 /// Class of a hold, its owner, and its end by the node's clock, in milliseconds; a negative end is none.
 type Holder = (HoldClass, (Vec<u8>, i64));
 
@@ -49,7 +87,7 @@ impl SimNode {
     pub(super) fn new(index: usize, offset_ms: u64, rate_ppm: i64) -> Self {
         const LATELY: Duration = Duration::from_secs(1_700_000_000);
         let mut node = Self {
-            engine: Engine::new(&run_id(index, 0)),
+            engine: Pooled::new(&run_id(index, 0)),
             index,
             offset: LATELY + Duration::from_millis(offset_ms),
             rate_ppm,
@@ -101,6 +139,11 @@ impl SimNode {
         self.steps.push((now, by));
         self.steps.retain(|(at, _)| *at + within > now);
         self.steps.iter().map(|(_, by)| *by).sum()
+    }
+
+    /// Returns true if its clock was set forward by more than that in one step.
+    pub(super) fn was_set_far(&self, tolerance: Duration) -> bool {
+        self.steps.iter().any(|(_, by)| *by > tolerance)
     }
 
     /// Sets that key to a number made of a time `by` ahead of its clock.

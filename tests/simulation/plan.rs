@@ -81,6 +81,8 @@ pub(super) struct Plan {
     pub(super) fall_back_after: Option<Duration>,
     /// Settings of each client, if they are not the same for all.
     pub(super) setups: Vec<Setup>,
+    /// True for a run of the explorer: nothing in it is random.
+    pub(super) explored: bool,
 }
 
 impl Plan {
@@ -151,6 +153,7 @@ impl Plan {
             may_end: Vec::new(),
             fall_back_after: None,
             setups: Vec::new(),
+            explored: false,
         };
         if !quiet && chance.one_in(8) {
             // A crowd that wants one lock, whose requests cross on their way.

@@ -291,6 +291,11 @@ impl Habit {
         }
     }
 
+    /// Returns true if they want the lock again and again, without long rests.
+    pub(super) fn wants_again(self) -> bool {
+        matches!(self, Self::Works(_) | Self::Queues(_) | Self::TakesPermits(..) | Self::Loops(_))
+    }
+
     /// Returns true if they think before they want something again.
     pub(super) fn thinks(self) -> bool {
         let loops = matches!(self, Self::Reads(_) | Self::Writes(_) | Self::Loops(_));

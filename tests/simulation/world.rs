@@ -51,53 +51,76 @@ pub(super) fn run(plan: &Plan, switches: Switches, told: bool) -> Run {
 }
 
 fn run_now(plan: &Plan, switches: Switches, told: bool) -> Run {
-    let mut net = Network::new(plan, switches, told);
-    for (i, scheduled) in plan.faults.iter().enumerate() {
-        net.schedule(scheduled.at, Event::Begin(i));
-        net.schedule(scheduled.at + scheduled.lasts, Event::End(i));
-    }
-    net.schedule(AUDIT, Event::Audit);
-    if !plan.new_set {
-        net.admit_all(plan);
-    }
-    let clients = (0..plan.callers.len()).map(|i| Client::new(i, plan, &mut net)).collect();
-    let mut world = World { net, clients, plan: plan.clone() };
-    world.net.checks.rolling = plan.rolling;
-    world.net.checks.blips = plan.blips;
-    world.net.checks.ttl = plan.ttl;
-    world.net.checks.longest_wait = plan.longest_wait;
-    world.net.checks.turns = Turns::new(plan.callers.len(), plan.turns);
-    world.net.checks.order = Order::new(plan.order);
-    world.net.checks.only = switches.checkers;
-    world.net.checks.one_configuration = plan.one_configuration();
-    // With wrong rates, keys end at wrong times.
-    world.net.checks.forgotten = plan.wrong_rates;
-    world.net.checks.unguarded = plan.wrong_rates;
-    world.net.checks.promise_exclusion = !plan.wrong_rates && !plan.deleting;
-    world.net.checks.promise_tokens = plan.promises_tokens();
-    world.net.checks.promise_jobs = plan.promises_jobs();
+    let mut world = World::new(plan, switches, told);
     world.all();
-    let violation = world.net.checks.violation().cloned();
-    if let Some(violation) = &violation {
-        world.net.tell(|| format!("VIOLATION: {violation}"));
-    }
-    Run {
-        violation,
-        story: world.net.story(),
-        events: world.net.events,
-        batches: world.net.batches,
-        followed: world.net.followed,
-        unknown: world.net.unknown,
-        grants: world.net.checks.grants,
-        longest_waits: world.net.checks.longest_waits,
-    }
+    world.ends()
 }
 
 impl World {
+    pub(super) fn new(plan: &Plan, switches: Switches, told: bool) -> Self {
+        let mut net = Network::new(plan, switches, told);
+        for (i, scheduled) in plan.faults.iter().enumerate() {
+            net.schedule(scheduled.at, Event::Begin(i));
+            net.schedule(scheduled.at + scheduled.lasts, Event::End(i));
+        }
+        net.schedule(AUDIT, Event::Audit);
+        if !plan.new_set {
+            net.admit_all(plan);
+        }
+        let clients = (0..plan.callers.len()).map(|i| Client::new(i, plan, &mut net)).collect();
+        let mut world = World { net, clients, plan: plan.clone() };
+        world.net.checks.rolling = plan.rolling;
+        world.net.checks.blips = plan.blips;
+        world.net.checks.ttl = plan.ttl;
+        world.net.checks.longest_wait = plan.longest_wait;
+        world.net.checks.turns = Turns::new(plan.callers.len(), plan.turns);
+        world.net.checks.order = Order::new(plan.order);
+        world.net.checks.only = switches.checkers;
+        world.net.checks.one_configuration = plan.one_configuration();
+        // With wrong rates, keys end at wrong times.
+        world.net.checks.forgotten = plan.wrong_rates;
+        world.net.checks.unguarded = plan.wrong_rates;
+        world.net.checks.promise_exclusion = !plan.wrong_rates && !plan.deleting;
+        world.net.checks.promise_tokens = plan.promises_tokens();
+        world.net.checks.promise_jobs = plan.promises_jobs();
+        world
+    }
+
+    /// Returns the result of the run.
+    pub(super) fn ends(mut self) -> Run {
+        let world = &mut self;
+        let violation = world.net.checks.violation().cloned();
+        if let Some(violation) = &violation {
+            world.net.tell(|| format!("VIOLATION: {violation}"));
+        }
+        Run {
+            violation,
+            story: world.net.story(),
+            events: world.net.events,
+            batches: world.net.batches,
+            followed: world.net.followed,
+            unknown: world.net.unknown,
+            grants: std::mem::take(&mut world.net.checks.grants),
+            longest_waits: std::mem::take(&mut world.net.checks.longest_waits),
+        }
+    }
+
     fn all(&mut self) {
         let ends = self.plan.faults.iter().map(|scheduled| scheduled.at + scheduled.lasts);
         let healed = ends.max().unwrap_or_default().max(self.plan.lasts);
         self.until(healed);
+        self.drain(healed);
+        if self.plan.outlasts_fences {
+            self.outlast_fences();
+        }
+        self.phase(Phase::Probing);
+        let each = self.plan.enough() + Duration::from_secs(1);
+        let locks = LockId::probes(self.plan.names).count();
+        self.idle_within(each * locks as u32, "progress");
+    }
+
+    /// Lets all callers finish their work, once everything is `healed`, and checks that nothing is left behind.
+    pub(super) fn drain(&mut self, healed: Duration) {
         self.net.calm = true;
         // The last paused process goes on, and late messages arrive.
         self.until(healed + LATEST + Duration::from_secs(1));
@@ -120,14 +143,6 @@ impl World {
         }
         let now = self.net.now;
         self.net.checks.all_told(now);
-
-        if self.plan.outlasts_fences {
-            self.outlast_fences();
-        }
-        self.phase(Phase::Probing);
-        let each = self.plan.enough() + Duration::from_secs(1);
-        let locks = LockId::probes(self.plan.names).count();
-        self.idle_within(each * locks as u32, "progress");
     }
 
     /// Ends all processes, and starts others once the nodes keep no fence any more.
@@ -173,7 +188,7 @@ impl World {
         self.net.checks.promise_tokens &= goes_on || self.plan.clocks_agree();
     }
 
-    fn phase(&mut self, phase: Phase) {
+    pub(super) fn phase(&mut self, phase: Phase) {
         self.net.tell(|| format!("== {phase:?}"));
         for client in &mut self.clients {
             client.enter(phase, &mut self.net);
@@ -181,7 +196,7 @@ impl World {
     }
 
     /// Runs until no caller has anything to do.
-    fn idle_within(&mut self, most: Duration, checker: &'static str) {
+    pub(super) fn idle_within(&mut self, most: Duration, checker: &'static str) {
         const STEP: Duration = Duration::from_millis(50);
         let end = self.net.now + most;
         while self.net.checks.violation().is_none() && !self.clients.iter().all(Client::is_idle) {
@@ -195,7 +210,7 @@ impl World {
     }
 
     /// Runs until `end`, or until a checker finds something.
-    fn until(&mut self, end: Duration) {
+    pub(super) fn until(&mut self, end: Duration) {
         while self.net.checks.violation().is_none() {
             match self.net.next(end) {
                 Some(event) => self.happen(event),
@@ -211,7 +226,7 @@ impl World {
         }
     }
 
-    fn happen(&mut self, event: Event) {
+    pub(super) fn happen(&mut self, event: Event) {
         match event {
             Event::Audit => {
                 self.net.schedule(self.net.now + AUDIT, Event::Audit);
@@ -232,6 +247,7 @@ impl World {
                 let at = self.net.now + lasts;
                 self.net.schedule(at, Event::Resume { client });
             }
+            Event::LetGo { conn } => self.net.let_go_one(conn),
             Event::Resume { client } => self.clients[client].resume(&mut self.net),
             Event::Listen { client, node, session } => self.net.listens(client, node, session),
             Event::Subscribe { client, node, session, channel, on } => {

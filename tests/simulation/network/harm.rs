@@ -1,5 +1,7 @@
 //! Faults between clients and nodes, and of nodes, and how they end.
 
+use std::hash::{Hash, Hasher};
+
 use super::{Conn, ConnId, Event, LATEST, Network, Way, info};
 use crate::core::admission::mark::{Mark, MarkState, Noted};
 use crate::core::base::Time;
@@ -85,6 +87,73 @@ impl Network {
             let (node, requests) = (conn.node, std::mem::take(&mut conn.stalled_requests));
             let at = self.now + self.delay(client, node, Way::ToNode);
             (0..requests).for_each(|_| self.schedule(at, Event::AtNode { conn: id, late: true }));
+        }
+    }
+
+    /// Holds up the requests on one connection.
+    pub(in super::super) fn hold_one(&mut self, id: ConnId) {
+        self.conns[id].held = true;
+    }
+
+    /// Delivers those requests, even if the connection was closed meanwhile.
+    pub(in super::super) fn let_go_one(&mut self, id: ConnId) {
+        let conn = &mut self.conns[id];
+        if std::mem::take(&mut conn.held) {
+            let requests = std::mem::take(&mut conn.stalled_requests);
+            let now = self.now;
+            (0..requests).for_each(|_| self.schedule(now, Event::AtNode { conn: id, late: true }));
+        }
+    }
+
+    /// Loses all further replies on one connection.
+    pub(in super::super) fn mute(&mut self, id: ConnId) {
+        self.conns[id].mute = true;
+    }
+
+    /// Returns the client, the node and the purpose of the next request on a connection that works.
+    pub(in super::super) fn next_request(
+        &self,
+        id: ConnId,
+    ) -> Option<(usize, usize, &'static str)> {
+        let conn = &self.conns[id];
+        let works = conn.open && !conn.held && !conn.ended && self.is_alive(id);
+        let part = conn.requests.front()?.parts.first()?;
+        works.then_some((conn.client, conn.node, part.what))
+    }
+
+    /// Returns the client, the node and the purpose of the request of the next reply on a connection that works.
+    pub(in super::super) fn next_answer(&self, id: ConnId) -> Option<(usize, usize, &'static str)> {
+        let conn = &self.conns[id];
+        let works = conn.open && !conn.mute && conn.reset.is_none();
+        let (_, _, what) = conn.replies.front()?;
+        works.then_some((conn.client, conn.node, *what))
+    }
+
+    /// Feeds `hasher` with all that the participant sees of a message that arrives. Returns the participant: a client, or
+    /// behind all clients a node.
+    pub(in super::super) fn hash_message(
+        &self,
+        event: Event,
+        hasher: &mut impl Hasher,
+    ) -> Option<usize> {
+        let clients = self.links.len();
+        match event {
+            Event::AtNode { conn, .. } => {
+                let Conn { node, requests, ended, held, .. } = &self.conns[conn];
+                let request = requests.front().filter(|_| !ended && !held)?;
+                // The source of a script says no more than the purposes of its parts.
+                let words = request.command.iter().enumerate().filter(|(place, _)| *place != 1);
+                words.for_each(|(_, word)| word.hash(hasher));
+                request.parts.iter().for_each(|part| part.what.hash(hasher));
+                Some(clients + node)
+            }
+            Event::AtClient { conn } => {
+                let Conn { client, node, replies, open, mute, .. } = &self.conns[conn];
+                let (reply, wall, _) = replies.front().filter(|_| *open && !mute)?;
+                (node, format!("{reply:?}"), wall).hash(hasher);
+                Some(*client)
+            }
+            _ => None,
         }
     }
 

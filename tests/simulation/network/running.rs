@@ -24,13 +24,13 @@ impl Network {
         let wall = self.nodes[node].wall(now);
         if command[0] == b"CLIENT" {
             let ended = self.end_others(node, &command[1..]);
-            return self.answer(id, open, ended, wall);
+            return self.answer(id, open, (ended, ""), wall);
         }
         let at = &mut self.nodes[node];
         if !parts.is_empty() && !at.knows_script(&command[1], !by_hash) {
             self.unknown += 1;
             self.tell(|| format!("node {node}: NOSCRIPT to client {client}"));
-            return self.answer(id, open, Reply::Error("NOSCRIPT".to_owned()), wall);
+            return self.answer(id, open, (Reply::Error("NOSCRIPT".to_owned()), ""), wall);
         }
         let at = &mut self.nodes[node];
         let keys = parts.iter().flat_map(|part| part.keys.iter().map(move |key| (part, key)));
@@ -77,7 +77,8 @@ impl Network {
         self.deliver_published(node);
         parts.iter().flat_map(|part| part.keys.iter()).for_each(|key| self.check_whether_free(key));
         self.tell_of(node, client, open, &parts, &reply);
-        self.answer(id, open, reply, wall);
+        let what = parts.first().map_or("", |part| part.what);
+        self.answer(id, open, (reply, what), wall);
     }
 
     /// Ends those connections to the node, if they are still there.
@@ -93,7 +94,13 @@ impl Network {
         Reply::Int(1)
     }
 
-    fn answer(&mut self, id: ConnId, open: bool, reply: Reply, wall: Duration) {
+    fn answer(
+        &mut self,
+        id: ConnId,
+        open: bool,
+        (reply, what): (Reply, &'static str),
+        wall: Duration,
+    ) {
         let Conn { client, node, .. } = self.conns[id];
         let now = self.now;
         if open {
@@ -101,7 +108,7 @@ impl Network {
             let at = at.max(self.conns[id].last_reply);
             let conn = &mut self.conns[id];
             conn.last_reply = at;
-            conn.replies.push_back((reply, wall));
+            conn.replies.push_back((reply, wall, what));
             self.schedule(at, Event::AtClient { conn: id });
             // The request has run, and its client will not know.
             if self.happens(self.flaky) {

@@ -155,7 +155,7 @@ impl Scenario {
 
 /// A plan with a set of nodes in use, and those clients, each with one thread. Nothing goes wrong, and clocks are
 /// nearly right.
-fn calm(seed: u64, nodes: usize, setups: &[Setup]) -> Plan {
+pub(super) fn calm(seed: u64, nodes: usize, setups: &[Setup]) -> Plan {
     let mut chance = Chance::new(seed);
     let clients = setups.len();
     Plan {
@@ -196,11 +196,12 @@ fn calm(seed: u64, nodes: usize, setups: &[Setup]) -> Plan {
         may_end: vec![true; clients],
         fall_back_after: None,
         setups: setups.to_vec(),
+        explored: false,
     }
 }
 
 /// A client of three nodes.
-fn client(ttl: Duration, habit: Habit) -> Setup {
+pub(super) const fn client(ttl: Duration, habit: Habit) -> Setup {
     Setup {
         nodes: 3,
         ttl,

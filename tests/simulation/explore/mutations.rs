@@ -1,0 +1,140 @@
+//! Mechanisms that are switched off. The explorer must then find a run that breaks a promise, and none in the same bounds
+//! with the mechanism.
+
+use super::cases::{Case, SETUP, alone, ms, plan, turns, with_large_number, without_ends};
+use super::deviation::{Trouble, Troubles};
+use super::{explore, tell};
+use crate::core::base::Mechanism;
+use crate::simulation::plan::Plan;
+use crate::simulation::setup::{Habit, Setup};
+use crate::simulation::switches::Switches;
+
+/// A case with few troubles.
+fn case(plan: Plan, troubles: &[Trouble], deviations: usize) -> Case {
+    Case { plan, troubles: Troubles::of(troubles), deviations, nodes_are_alike: true }
+}
+
+/// Checks that `checker` finds something without a mechanism, and that nothing is found with it.
+#[track_caller]
+fn needs(case: &Case, off: &'static [Mechanism], checker: &'static [&'static str]) {
+    needs_all_of(case, Switches { off, checkers: checker, ..Switches::ALL_ON });
+}
+
+#[track_caller]
+fn needs_all_of(case: &Case, switches: Switches) {
+    assert!(switches.is_real(), "no script has that piece any more");
+    let (found, figures) = explore(case, switches);
+    println!("without it: {figures}");
+    let found = found.expect("nothing is found without it");
+    println!("{}", tell(case, switches, &found));
+    let (found, figures) = explore(case, Switches::ALL_ON);
+    println!("with it: {figures}");
+    assert!(found.is_none(), "{}", tell(case, Switches::ALL_ON, &found.expect("a run")));
+}
+
+#[test]
+fn without_the_quarantine_a_restarted_node_grants_twice() {
+    let case = case(turns(ms(200)), &[Trouble::RequestLost, Trouble::Amnesia], 2);
+    needs(&case, &[Mechanism::Quarantine], &["exclusion"]);
+}
+
+#[test]
+fn without_the_majority_one_node_is_enough() {
+    let case = case(turns(ms(60)), &[Trouble::RequestLost], 1);
+    needs(&case, &[Mechanism::Majority], &["exclusion"]);
+}
+
+#[test]
+fn without_the_elapsed_time_a_suspended_client_is_valid_for_too_long() {
+    let case = case(turns(ms(60)), &[Trouble::Suspended], 1);
+    needs(&case, &[Mechanism::Elapsed], &["exclusion"]);
+}
+
+/// Two clocks that differ by 0.9 %, which is more than the clock tolerance in the life of a long lock.
+#[test]
+fn without_the_allowance_for_drift_a_lock_outlives_its_keys() {
+    let setup =
+        Setup { ttl: ms(20_000), max_ttl: ms(20_000), habit: Habit::Works(ms(250)), ..SETUP };
+    let drifting = |rates_ppm| Plan { rates_ppm, ..plan(&[setup; 2], ms(60)) };
+    let case = case(drifting(vec![-4_500, -4_500, 4_500, 4_500, 4_500]), &[], 0);
+    needs(&case, &[Mechanism::Drift], &["exclusion"]);
+}
+
+#[test]
+fn without_the_clock_tolerance_two_small_steps_end_a_lock_early() {
+    let case = case(turns(ms(200)), &[Trouble::StepBelow], 2);
+    needs(&case, &[Mechanism::ClockTolerance], &["exclusion"]);
+}
+
+#[test]
+fn without_the_rule_that_unknown_does_not_extend_a_lock_outlives_its_keys() {
+    let case = case(turns(ms(230)), &[Trouble::AnswerLost, Trouble::RequestLost], 2);
+    needs(&case, &[Mechanism::UnknownDoesNotExtend], &["exclusion"]);
+}
+
+#[test]
+fn without_a_fresh_owner_the_release_of_one_attempt_ends_the_next_one() {
+    let setup = Setup { habit: Habit::Works(ms(100)), ..SETUP };
+    let plan = without_ends(plan(&[setup; 2], ms(300)));
+    let case = case(plan, &[Trouble::RequestLost, Trouble::RequestLate], 2);
+    needs(&case, &[Mechanism::FreshOwner], &["exclusion"]);
+}
+
+#[test]
+fn without_the_write_back_the_next_holder_gets_a_smaller_number() {
+    let setup = Setup { habit: Habit::Works(ms(50)), ..SETUP };
+    let plan = with_large_number(plan(&[setup; 2], ms(120)), ms(1_000));
+    let case = Case { nodes_are_alike: false, ..case(plan, &[Trouble::RequestLost], 1) };
+    needs(&case, &[Mechanism::FenceWriteBack], &["tokens"]);
+}
+
+/// A node that does not hold the lock must not confirm its number: the next holder's request may have run there before.
+#[test]
+fn without_only_where_ours_the_next_holder_gets_a_smaller_number() {
+    let setup = Setup { habit: Habit::Visits(ms(9_000)), ..SETUP };
+    let plan = with_large_number(plan(&[setup; 2], ms(60)), ms(1_000));
+    let case = Case { nodes_are_alike: false, ..case(plan, &[Trouble::RequestLost], 3) };
+    needs(&case, &[Mechanism::FenceOnlyWhereOurs], &["tokens"]);
+}
+
+/// Without it, an extension sets a key again on a node that a later holder has had.
+#[test]
+fn with_repairs_above_the_fence_a_late_extension_sets_a_key_again() {
+    let plan = without_ends(turns(ms(300)));
+    let case =
+        case(plan, &[Trouble::RequestLate, Trouble::RequestVeryLate, Trouble::SuspendedLong], 1);
+    let script = Some(("if known > tonumber(UP_TO) then", "if false then"));
+    needs_all_of(&case, Switches { script, checkers: &["late", "leaks"], ..Switches::ALL_ON });
+}
+
+/// The lock lives long, so that its key would stay. Its release goes over another connection than its acquisition.
+#[test]
+fn without_repeated_releases_the_key_of_a_late_acquisition_stays() {
+    let long = Setup { ttl: ms(40_000), max_ttl: ms(40_000), ..SETUP };
+    let works = Setup { habit: Habit::Works(ms(150)), ..long };
+    let tries = Setup { habit: Habit::TriesOnce(ms(0)), ..long };
+    let case = case(without_ends(plan(&[works, tries], ms(28))), &[Trouble::RequestLate], 1);
+    needs(&case, &[Mechanism::ReleasesAreRepeated], &["leaks"]);
+}
+
+/// Without the end of old connections on the server, a late request sets a key behind its release.
+#[test]
+fn without_the_end_of_old_connections_a_late_acquisition_runs() {
+    let plan = alone(Habit::Visits(ms(900)), ms(60));
+    let case = case(plan, &[Trouble::RequestLate, Trouble::RequestVeryLate], 1);
+    needs(&case, &[Mechanism::OldConnectionsAreEnded], &["late"]);
+}
+
+#[test]
+fn without_a_raised_fence_a_late_extension_sets_a_key_again() {
+    let plan = without_ends(alone(Habit::Works(ms(250)), ms(300)));
+    let case = case(plan, &[Trouble::RequestLate, Trouble::RequestVeryLate], 1);
+    needs(&case, &[Mechanism::ReleasesRaiseTheFence], &["late"]);
+}
+
+/// Without a tombstone, the next renewal brings a lock back that was taken by force.
+#[test]
+fn without_a_tombstone_a_lock_that_was_forced_open_comes_back() {
+    let case = case(alone(Habit::Works(ms(250)), ms(210)), &[Trouble::Forced], 1);
+    needs(&case, &[Mechanism::ForcedStayOut], &["forced"]);
+}

@@ -1,0 +1,171 @@
+//! One run: the usual order of events, but for the given deviations.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::mem;
+use std::time::Duration;
+
+use super::deviation::{At, Deviation, Troubles, happen, latest};
+use crate::core::base::without;
+use crate::simulation::checkers::Violation;
+use crate::simulation::client::{Note, Phase};
+use crate::simulation::network::Event;
+use crate::simulation::plan::Plan;
+use crate::simulation::switches::Switches;
+use crate::simulation::world::World;
+
+/// Time at which the clients' connections are made and their nodes' clocks known. The first calls begin just after it.
+const SETTLED: Duration = Duration::from_millis(24);
+
+/// Interval at which the end of a run looks at the clients.
+const STEP: Duration = Duration::from_millis(20);
+
+/// Locks that live so long are still there when the checkers look for what is left behind.
+const LONG: Duration = Duration::from_secs(20);
+
+/// An event at which a run may deviate, behind its last deviation.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Point {
+    pub(super) at: u32,
+    pub(super) troubles: Troubles,
+    /// The node whose place matters, if there is one.
+    pub(super) node: Option<usize>,
+}
+
+/// The result of a run.
+pub(super) struct Explored {
+    pub(super) violation: Option<Violation>,
+    pub(super) story: Vec<String>,
+    /// The events at which the run may deviate next.
+    pub(super) points: Vec<Point>,
+    /// The nodes of the run's deviations, in order.
+    pub(super) nodes: Vec<usize>,
+    pub(super) events: u64,
+    pub(super) grants: usize,
+    /// The same as for another run if all participants have seen the same.
+    pub(super) trace: u64,
+}
+
+/// All that each participant has seen so far: requests, answers and wake-ups, with their times.
+struct Traces(Vec<DefaultHasher>);
+
+impl Traces {
+    fn note(&mut self, world: &World, event: Event) {
+        let mut hasher = DefaultHasher::new();
+        world.net.now.hash(&mut hasher);
+        let of = match event {
+            Event::ForClient { client, note } => {
+                mem::discriminant(&note).hash(&mut hasher);
+                let heeds = !matches!(note, Note::Caller { .. } | Note::Renewal { .. });
+                (heeds || world.clients[client].heeds(note)).then_some(client)
+            }
+            event => world.net.hash_message(event, &mut hasher),
+        };
+        if let Some(of) = of {
+            self.0[of].write_u64(hasher.finish());
+        }
+    }
+
+    fn hash(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.0.iter().for_each(|trace| hasher.write_u64(trace.finish()));
+        hasher.finish()
+    }
+}
+
+/// Makes the run with these `deviations`, with a story of the events if `told`.
+pub(super) fn run(
+    plan: &Plan,
+    deviations: &[Deviation],
+    switches: Switches,
+    told: bool,
+) -> Explored {
+    without(switches.off, || run_now(plan, deviations, switches, told))
+}
+
+fn run_now(plan: &Plan, deviations: &[Deviation], switches: Switches, told: bool) -> Explored {
+    let mut world = World::new(plan, switches, told);
+    world.until(SETTLED);
+    let (mut points, mut nodes) = (Vec::new(), Vec::new());
+    let mut traces =
+        Traces(vec![DefaultHasher::new(); world.clients.len() + world.net.nodes.len()]);
+    let (mut number, mut left) = (0, deviations);
+    while world.net.checks.violation().is_none() {
+        let Some(event) = world.net.next(plan.lasts) else { break };
+        let Some(at) = At::of(&world, event) else {
+            traces.note(&world, event);
+            world.happen(event);
+            continue;
+        };
+        number += 1;
+        let next = match left.split_first() {
+            Some((deviation, further)) if deviation.at == number => {
+                left = further;
+                nodes.extend(at.node());
+                happen(&mut world, deviation.trouble, at, event)
+            }
+            Some(_) => Some(event),
+            None => {
+                let troubles = at.troubles(&world);
+                points.push(Point { at: number, troubles, node: at.node() });
+                Some(event)
+            }
+        };
+        if let Some(event) = next {
+            traces.note(&world, event);
+            world.happen(event);
+        }
+    }
+    world.net.now = world.net.now.max(plan.lasts);
+    end(&mut world);
+    let run = world.ends();
+    let (violation, story, events) = (run.violation, run.story, run.events);
+    Explored {
+        violation,
+        story,
+        points,
+        nodes,
+        events,
+        grants: run.grants.len(),
+        trace: traces.hash(),
+    }
+}
+
+/// Heals everything, and lets the clients finish. Each of them that wants the lock again and again must get it once more.
+fn end(world: &mut World) {
+    world.net.calm = true;
+    let World { clients, net, .. } = world;
+    clients.iter_mut().for_each(|client| client.start(net));
+    let (healed, granted) = (world.net.now, world.net.checks.grants.len());
+    // A lock of a killed process ends first, and the quarantine of a node; a waiter may have missed each message.
+    let most = world.plan.longest_ttl() * 2 + Duration::from_secs(2);
+    while let Some(client) = waiting(world, granted) {
+        if world.net.checks.violation().is_some() {
+            return;
+        }
+        if world.net.now >= healed + most {
+            let what =
+                format!("client {client} gets no lock within {most:?} after everything was healed");
+            return world.net.checks.report(world.net.now, "progress", what);
+        }
+        world.until(world.net.now + STEP);
+    }
+    world.phase(Phase::Draining);
+    world.idle_within(most, "waits");
+    // The latest requests arrive.
+    world.until((world.net.now + STEP * 4).max(healed + latest(world)));
+    let now = world.net.now;
+    world.net.checks.all_told(now);
+    if world.plan.ttl >= LONG {
+        // Keys of late requests are excused for a while.
+        world.until(now + Duration::from_secs(15));
+        world.drain(now + Duration::from_secs(15));
+    }
+}
+
+/// Returns a client that wants the lock again and again, and has not got it since that many grants.
+fn waiting(world: &World, granted: usize) -> Option<usize> {
+    let grants = &world.net.checks.grants[granted..];
+    let wants = |client: &usize| world.plan.setup(*client).habit.wants_again();
+    let lacks = |client: &usize| grants.iter().all(|grant| grant.client != *client);
+    (0..world.clients.len()).find(|client| wants(client) && lacks(client))
+}

@@ -1,0 +1,111 @@
+//! All runs with few deviations, those with the fewest first.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use super::deviation::{Deviation, Troubles};
+use super::run::{Explored, Point, run};
+use crate::simulation::checkers::Violation;
+use crate::simulation::plan::Plan;
+use crate::simulation::switches::Switches;
+
+/// The limits of a search.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bounds {
+    /// Largest number of deviations in a run.
+    pub(super) deviations: usize,
+    /// The troubles that may happen.
+    pub(super) troubles: Troubles,
+    /// True if runs that differ only in the places of the nodes are made once.
+    pub(super) nodes_are_alike: bool,
+}
+
+/// A run in which a checker has found something. No run with fewer deviations has a violation.
+pub(super) struct Found {
+    pub(super) deviations: Vec<Deviation>,
+    pub(super) violation: Violation,
+}
+
+/// The size of a search.
+#[derive(Debug, Default)]
+pub(super) struct Figures {
+    /// Number of runs with each number of deviations.
+    pub(super) runs: Vec<u64>,
+    pub(super) events: u64,
+    /// Number of runs in which all participants see the same as in an earlier run.
+    pub(super) merged: u64,
+    pub(super) grants: u64,
+    /// Largest number of events at which one run may deviate.
+    pub(super) points: usize,
+    pub(super) took: Duration,
+}
+
+impl fmt::Display for Figures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { runs, events, merged, grants, points, took } = self;
+        let secs = took.as_secs_f64();
+        let sum: u64 = runs.iter().sum();
+        write!(
+            f,
+            "{runs:?} runs by deviations, {merged} like an earlier one, {points} places in a run, {events} events, \
+             {grants} grants in {secs:.1} s: {:.2} ms a run",
+            secs * 1_000.0 / sum as f64
+        )
+    }
+}
+
+/// A run that may be extended: its deviations, the nodes of these, and the places of the next one.
+struct Parent {
+    deviations: Vec<Deviation>,
+    nodes: Vec<usize>,
+    points: Vec<Point>,
+}
+
+/// Makes all runs of `plan` within `bounds`, until one has a violation.
+pub(super) fn search(plan: &Plan, switches: Switches, bounds: Bounds) -> (Option<Found>, Figures) {
+    let started = Instant::now();
+    let mut figures = Figures::default();
+    let (mut parents, mut traces) = (Vec::new(), HashSet::new());
+    for depth in 0..=bounds.deviations {
+        let mut children = Vec::new();
+        figures.runs.push(0);
+        let all = if depth == 0 { vec![Vec::new()] } else { Vec::new() };
+        let all = all.into_iter().chain(parents.iter().flat_map(|parent| extended(parent, bounds)));
+        for deviations in all {
+            let Explored { violation, points, nodes, events, grants, trace, .. } =
+                run(plan, &deviations, switches, false);
+            figures.runs[depth] += 1;
+            figures.events += events;
+            figures.grants += grants as u64;
+            figures.points = figures.points.max(points.len());
+            figures.took = started.elapsed();
+            if let Some(violation) = violation {
+                return (Some(Found { deviations, violation }), figures);
+            }
+            let is_new = traces.insert(trace);
+            figures.merged += u64::from(!is_new);
+            if depth < bounds.deviations && is_new {
+                children.push(Parent { deviations, nodes, points });
+            }
+        }
+        parents = children;
+    }
+    (None, figures)
+}
+
+/// Returns the runs with one deviation more, behind those of `parent`.
+fn extended(parent: &Parent, bounds: Bounds) -> impl Iterator<Item = Vec<Deviation>> {
+    let Parent { deviations, nodes, points } = parent;
+    // The first node that is named may be any, so it is the first one; and so on.
+    let next_node = nodes.iter().max().map_or(0, |node| node + 1);
+    let is_new = move |point: &&Point| {
+        !bounds.nodes_are_alike || point.node.is_none_or(|node| node <= next_node)
+    };
+    points.iter().filter(is_new).flat_map(move |point| {
+        let at = point.at;
+        point.troubles.out_of(bounds.troubles).iter().map(move |trouble| {
+            deviations.iter().copied().chain([Deviation { at, trouble }]).collect()
+        })
+    })
+}
