@@ -240,7 +240,7 @@ impl Client {
             (News::Late, _) if now.since(*since) < cx.settings.node_timeout => return,
             (News::Check(unanswered), _) => match cx.net.checked(cx.client, node, id) {
                 Some(true) => return Self::later(cx, node, id, KEEPALIVE.idle, News::Check(0)),
-                None if unanswered + 1 < KEEPALIVE.checks => {
+                None if unanswered < KEEPALIVE.checks => {
                     let next = News::Check(unanswered + 1);
                     return Self::later(cx, node, id, KEEPALIVE.interval, next);
                 }
