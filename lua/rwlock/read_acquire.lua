@@ -74,8 +74,8 @@ elseif reads.err and not string.find(reads.err, 'WRONGTYPE', 1, true) then
   return reads -- a permission is missing
 end
 -- include fence.lua
-if left == -1 or left >= tonumber(fence_ttl) then
-  fence_ttl = left
+if left == -1 or left + 1000 - fence_ttl >= 0 then
+  fence_ttl = left -- the fence has kept its end
 end
 if can_note then
   redis.call('HSET', READS, 'last', text, 'others', others)

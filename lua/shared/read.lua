@@ -3,10 +3,8 @@
 -- Needs RESERVED and FENCE, the keys of the reservations and of the fence (nil without fencing); MARK, the key of the mark,
 -- and ADMITTED, the mark that has to be there. Sets `reserved` and `known`, the values under those keys; false: no string.
 
-local reserved, known = ARGV.reserved, nil
-if reserved ~= nil then
-  known = ARGV.fence -- a batch has read them together with those of its other calls, and the mark before
-else
+local reserved, known
+do
   -- Before anything else, and for late copies as well: a request that was sent before the node forgot its locks must not
   -- take one of these. One command reads all values, if that is permitted.
   local read

@@ -20,7 +20,7 @@ macro_rules! shared {
 
 /// Texts that several scripts share: a line `-- include NAME` of a script stands for one of them.
 const SHARED: [(&str, &str); 21] = shared![
-    // These two contain others, which come after them.
+    // The first three contain others. These come after them.
     "take_string.lua",
     "take_field.lua",
     "take_all.lua",

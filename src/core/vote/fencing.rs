@@ -26,12 +26,12 @@ pub(crate) const LAST_SEQUENCE: u64 = SEQUENCES - 1;
 
 /// Time for which a node keeps a fence after its lock.
 ///
-/// Once the fence has expired, the next number is made from the set's time, which is that much later by then.
-/// So numbers rise unless the set's time is set back by more than that. The time is the same for all clients,
+/// Once the fence has expired, the next number is made from the set's time, which is ten minutes later by then.
+/// So numbers rise unless the set's time is set back by more than ten minutes. The time is the same for all clients,
 /// and no setting: fences cost a node memory in proportion to it, for each name that is used.
 ///
-/// It is one second more than the ten minutes that are promised. So an end that is too early by less than a second can
-/// stay, and a name that is locked again and again costs its nodes less.
+/// It is one second more than these ten minutes. So an end that is too early by less than a second can stay, and a name that
+/// is locked again and again costs its nodes less.
 const FENCE_OUTLIVES: Duration = Duration::from_secs(10 * 60 + 1);
 
 /// Time for which a node keeps a fence after its lock, in milliseconds. Without the mechanism, the fence ends
