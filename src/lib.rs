@@ -171,6 +171,7 @@ pub mod operations {
 pub mod servers {
     // Of two targets of a link the first counts.
     //! [guarantees and limits]: crate::guarantees
+    //! [operations]: crate::operations
     //!
     #![doc = include_str!("../docs/servers.md")]
 }

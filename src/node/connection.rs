@@ -96,9 +96,11 @@ impl Connection {
         Ok(connection)
     }
 
-    /// Returns the run of the server, and the number of the connection there.
-    pub(super) fn opened(&self) -> Opened {
-        Opened { run: self.run_id.clone(), id: self.id }
+    /// Returns the run of the server, and the number of the connection there. If the connection may be relayed, it has no run: a
+    /// proxy may deliver requests to the next run that were written for this one.
+    pub(super) fn opened(&self, is_relayed: bool) -> Opened {
+        let run = if is_relayed { String::new() } else { self.run_id.clone() };
+        Opened { run, id: self.id }
     }
 
     /// Reads the answer to `CLIENT ID`.

@@ -106,7 +106,9 @@ impl Server {
 fn answers(heard: &mut String) -> Vec<u8> {
     // The mark is refused, so that it is not asked for again.
     let refusal = b"-NOPERM it is not for you\r\n";
-    let known: [(&str, &[u8]); 3] = [(KEY, ANSWER), (MARK, refusal), ("TIME", CLOCK)];
+    let info = b"$2\r\n\r\n\r\n";
+    let known: [(&str, &[u8]); 5] =
+        [(KEY, ANSWER), (MARK, refusal), ("TIME", CLOCK), ("server", info), ("replication", info)];
     let next = |heard: &String| {
         let found = known.iter().filter_map(|(word, answer)| {
             let word = format!("\r\n{word}\r\n");

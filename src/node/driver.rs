@@ -8,10 +8,10 @@ use crossbeam_channel::Sender;
 
 use super::address::Address;
 use super::batch;
-use super::connection::{Broken, Connection, Reply, TIME, write_end};
+use super::connection::{Broken, Connection, Reply, write_end};
 use super::job::{Asked, Job, Undelivered};
 use super::mailbox::Mailbox;
-use super::question::{self, Answer, Answers, OF_SERVER, Question};
+use super::question::{self, Answer, Answers, Question};
 use super::replicas::Unreplicated;
 use super::request::Value;
 use super::set::NodeSet;
@@ -263,11 +263,7 @@ impl Driver {
                 if let Some(policy) = connection.evicts() {
                     self.shared.status.evicts(policy);
                 }
-                let mut opened = connection.opened();
-                if self.is_relayed {
-                    // A proxy may deliver requests to the next run that were written for this one.
-                    opened.run.clear();
-                }
+                let opened = connection.opened(self.is_relayed);
                 self.connection = Some(connection);
                 self.tell(|link, _| link.handle_opened(opened, clock::now()));
             }
@@ -293,8 +289,7 @@ impl Driver {
     /// The bytes of the next write, and the numbers of its commands and of the requests in them.
     fn encoded(&mut self) -> (Vec<u8>, usize, usize) {
         let (mut buffer, mut commands, mut scripts) = (Vec::with_capacity(A_CALL), 0, 0);
-        let mark_key = self.set.mark_key();
-        let is_relayed = self.is_relayed;
+        let (mark_key, is_relayed) = (self.set.mark_key(), self.is_relayed);
         self.link.show_write(|command| {
             commands += 1;
             match command {
@@ -307,12 +302,7 @@ impl Driver {
                     scripts += jobs.len();
                     batch::write(jobs, batch, form, (mark_key, mark), &mut buffer);
                 }
-                Command::Clock => {
-                    if is_relayed {
-                        commands += question::write_info(&mut buffer);
-                    }
-                    buffer.extend_from_slice(TIME);
-                }
+                Command::Clock => commands += question::write_clock(is_relayed, &mut buffer),
             }
         });
         (buffer, commands, scripts)
@@ -396,10 +386,8 @@ impl Driver {
             return Err(question::another_server(&self.address));
         }
         self.set.probed(self.node, probe, answered);
-        match self.set.no_master(self.node) {
-            Some(fault) => Err(Broken { fault, closed: false, in_step: true }),
-            None => Ok(()),
-        }
+        let broken = |fault| Err(Broken { fault, closed: false, in_step: true });
+        self.set.no_master(self.node).map_or(Ok(()), broken)
     }
 
     /// Closes the connection, after writing the final releases if there are any, also those that wait in the mailbox.
@@ -545,11 +533,7 @@ impl Driver {
 
     /// Returns true if all has come that the next step reads.
     fn has_answer(&mut self) -> Result<bool, Broken> {
-        let needed = match self.link.awaited() {
-            Some(Awaited::Question) => Question::COMMANDS,
-            Some(Awaited::Clock) if self.is_relayed => 1 + OF_SERVER.len(),
-            _ => 1,
-        };
+        let needed = question::answers_to(self.link.awaited(), self.is_relayed);
         self.connection.as_mut().map_or(Ok(true), |it| it.has_answers(needed))
     }
 

@@ -74,7 +74,7 @@ impl Played {
         driver.connected(Ok(connection));
         let mut played = Self { driver, mailbox, server, caller: Arc::default() };
         // The server refuses a probe of its mark, so that it is not probed again.
-        played.answers(b"-NOPERM it is not for you\r\n");
+        played.answers(b"-NOPERM it is not for you\r\n$2\r\n\r\n\r\n$2\r\n\r\n\r\n");
         assert!(matches!(played.driver.work(), Next::Rest(_)));
         played.written();
         // The node counts as near, however busy the machine was just now.

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use super::address::Address;
-use super::connection::{Broken, Connection, Reply};
+use super::connection::{Broken, Connection, Reply, TIME};
 use super::fitness::{field, is_cluster, replication_id};
 use super::request::{Part, Request, Script, Value};
 use crate::clock;
 use crate::core::admission::{Change, Identity, Offset, Probe, Role};
 use crate::core::base::Time;
-use crate::core::link::Form;
+use crate::core::link::{Awaited, Form};
 use crate::error::NodeFault;
 
 static ADMIT: Script = Script::new(include_str!("../../lua/node/admit.lua"));
@@ -53,6 +53,15 @@ pub(crate) struct Answer {
 /// The sections of `INFO` that show which server answers, one for each command: servers before 7.0 take only one.
 pub(crate) const OF_SERVER: [&str; 2] = ["server", "replication"];
 
+/// The number of answers that come next over a connection, which may be relayed.
+pub(super) fn answers_to(awaited: Option<Awaited>, is_relayed: bool) -> usize {
+    match awaited {
+        Some(Awaited::Question) => Question::COMMANDS,
+        Some(Awaited::Clock) if is_relayed => OF_SERVER.len() + 1,
+        _ => 1,
+    }
+}
+
 /// Reads which server answers from these sections.
 pub(crate) fn identity([server, replication]: [&Value; 2]) -> Option<Identity> {
     let (Value::Text(server), Value::Text(replication)) = (server, replication) else {
@@ -62,15 +71,24 @@ pub(crate) fn identity([server, replication]: [&Value; 2]) -> Option<Identity> {
     Identity::new(run_id, replication_id(replication)?)
 }
 
-/// Appends the commands that show which server answers. Returns their number.
-pub(super) fn write_info(buffer: &mut Vec<u8>) -> usize {
+/// Appends the commands that show which server answers.
+fn write_info(buffer: &mut Vec<u8>) {
     for section in OF_SERVER {
         redis::cmd("INFO").arg(section).write_packed_command(buffer);
     }
-    OF_SERVER.len()
 }
 
-/// Reads the answers to [`write_info`]. Fails if that is not the server whose answers count: the connection has come to its end.
+/// Appends the reading of the clock; over a connection that may be relayed, which server answers is read before it. Returns
+/// the number of commands besides the reading of the clock.
+pub(super) fn write_clock(is_relayed: bool, buffer: &mut Vec<u8>) -> usize {
+    if is_relayed {
+        write_info(buffer);
+    }
+    buffer.extend_from_slice(TIME);
+    if is_relayed { OF_SERVER.len() } else { 0 }
+}
+
+/// Reads the answers that show which server answers. Fails if that is not the server whose answers count: the connection has come to its end.
 pub(super) fn read_server(
     connection: &mut Connection,
     deadline: Time,

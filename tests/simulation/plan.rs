@@ -204,6 +204,10 @@ impl Plan {
         plan.ask_for(quiet);
         plan.forget_scripts(quiet);
         plan.relayed = !quiet && Chance::new(seed ^ 0x0e1a_7ed).one_in(5);
+        if plan.relayed {
+            // Nobody knows to which run of a node a connection leads.
+            plan.may_end.fill(false);
+        }
         plan.outlasts_fences = Chance::new(seed ^ 0xfe_4ce5).one_in(6);
         let mut chance = Chance::new(seed ^ 0x5eb5_c21b);
         if !quiet && !plan.pair && chance.one_in(6) {

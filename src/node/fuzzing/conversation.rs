@@ -33,7 +33,8 @@ static ALONE: Script = Script::new("return 1");
 
 /// The answers of a fit server to a client without a password.
 pub(in super::super) const HANDSHAKE: &[u8] = b"+PONG\r\n*2\r\n$10\r\n1700000000\r\n$1\r\n0\r\n\
-    $37\r\nredis_version:7.0.15\r\nrun_id:aaaaaa\r\n\r\n$2\r\n\r\n\r\n$2\r\n\r\n\r\n:7\r\n+OK\r\n";
+    $37\r\nredis_version:7.0.15\r\nrun_id:aaaaaa\r\n\r\n$35\r\nrole:master\r\nmaster_replid:bbbbbb\r\n\r\n\
+    $2\r\n\r\n\r\n:7\r\n+OK\r\n";
 
 /// A driver logs in, probes the node and carries jobs, and these bytes are all that the server answers.
 /// The driver comes to an end, and each job is answered once. The first byte chooses the beginning.

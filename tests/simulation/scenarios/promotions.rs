@@ -48,6 +48,7 @@ const RELAYED: Scenario = Scenario {
         let mut plan = calm(seed, 3, &[holder, other]);
         let promoted = seconds(4) + Chance::new(seed).ms(0..1_000);
         plan.relayed = true;
+        plan.may_end.fill(false);
         plan.faults = vec![
             fault(Duration::ZERO, seconds(40), Fault::Cut { client: 0, node: 2 }),
             fault(promoted - ms(500), seconds(40), Fault::Cut { client: 1, node: 1 }),
