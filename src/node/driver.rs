@@ -335,7 +335,9 @@ impl Driver {
             }
             Awaited::Question => {
                 let told = match question::read_answers(connection, deadline)? {
-                    Answers::Values(values) => self.found(values).map(|()| Told::Answered)?,
+                    Answers::Values(values, answered) => {
+                        self.found(values, answered).map(|()| Told::Answered)?
+                    }
                     Answers::NoScript => Told::NoScript,
                     Answers::Refused(fault) => Told::Refused(fault),
                 };
@@ -373,8 +375,7 @@ impl Driver {
     /// Handles the node's answer to a question about itself.
     ///
     /// The connection to a server that is no master ends, so that it gets no requests.
-    fn found(&mut self, values: Vec<Value>) -> Result<(), Broken> {
-        let answered = clock::now();
+    fn found(&mut self, values: Vec<Value>, answered: Time) -> Result<(), Broken> {
         let sent = self.link.sent().unwrap_or(answered);
         let Some(Answer { probe, is_relayed }) = question::read(&values, sent, answered) else {
             return Err(question::strange(&self.address, values));
@@ -385,7 +386,7 @@ impl Driver {
         if self.connection.as_ref().is_some_and(|it| it.run_id() != run_id) {
             return Err(question::another_server(&self.address));
         }
-        self.set.probed(self.node, probe, answered);
+        self.set.probed(self.node, probe, clock::now());
         let broken = |fault| Err(Broken { fault, closed: false, in_step: true });
         self.set.no_master(self.node).map_or(Ok(()), broken)
     }

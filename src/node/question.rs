@@ -124,8 +124,8 @@ pub(super) fn strange(address: &Address, values: Vec<Value>) -> Broken {
     Broken { fault: NodeFault::new(address.shown(), what), closed: false, in_step: false }
 }
 
-/// Reads the answers to the commands of a question, which were sent and answered at these times; `None` if no server that we know
-/// answers like this.
+/// Reads the answers to the commands of a question, which were sent at that time; the script was answered at the other one. `None`
+/// if no server that we know answers like this.
 pub(crate) fn read(answers: &[Value], sent: Time, answered: Time) -> Option<Answer> {
     let [script, server, replication] = answers else { return None };
     let identity = identity([server, replication])?;
@@ -194,7 +194,8 @@ fn offset(seconds: &str, microseconds: &str, sent: Time, answered: Time) -> Opti
 
 /// The answers to a question.
 pub(super) enum Answers {
-    Values(Vec<Value>),
+    /// All of them, and the time at which that of the script came: its reading of the clock is as exact as that.
+    Values(Vec<Value>, Time),
     NoScript,
     /// The server refuses one of its commands.
     Refused(NodeFault),
@@ -203,10 +204,11 @@ pub(super) enum Answers {
 /// Reads the answers to all commands of a question. All of them must come by `deadline`.
 pub(super) fn read_answers(connection: &mut Connection, deadline: Time) -> Result<Answers, Broken> {
     let mut values = Vec::new();
-    let mut other = None;
+    let (mut other, mut answered) = (None, None);
     let mut broken = None;
     for i in 0..Question::COMMANDS {
         let read = if i == 0 { connection.read(deadline) } else { connection.read_any(deadline) };
+        answered = answered.or_else(|| Some(clock::now()));
         match read {
             Ok(Reply::Value(value)) => values.push(value),
             Ok(Reply::NoScript) => _ = other.get_or_insert(Answers::NoScript),
@@ -219,7 +221,8 @@ pub(super) fn read_answers(connection: &mut Connection, deadline: Time) -> Resul
     if let Some(broken) = broken {
         return Err(broken);
     }
-    Ok(other.unwrap_or(Answers::Values(values)))
+    let answered = answered.unwrap_or_else(clock::now);
+    Ok(other.unwrap_or(Answers::Values(values, answered)))
 }
 
 /// Probes the server behind `connection`, and changes nothing. The answer may take `timeout`. The inner fault is the server's own
@@ -241,8 +244,8 @@ pub(super) fn probe(
     };
     let fault = |what: String| NodeFault::new(connection.address.shown(), what);
     Ok(match answers {
-        Answers::Values(values) => {
-            read(&values, sent, clock::now()).map(|it| it.probe).ok_or_else(|| {
+        Answers::Values(values, answered) => {
+            read(&values, sent, answered).map(|it| it.probe).ok_or_else(|| {
                 fault(format!("the server has answered a probe with {}", Value::List(values)))
             })
         }

@@ -11,14 +11,14 @@ const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
 #[derive(Debug)]
 pub(super) enum Chance {
-    Random(StdRng),
+    Random(Box<StdRng>),
     /// The middle of each range, and nothing that happens by chance. Shares and owners come from the number of draws.
     Fixed(u64),
 }
 
 impl Chance {
     pub(super) fn new(seed: u64) -> Self {
-        Self::Random(StdRng::seed_from_u64(seed))
+        Self::Random(Box::new(StdRng::seed_from_u64(seed)))
     }
 
     pub(super) const fn fixed() -> Self {

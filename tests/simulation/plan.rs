@@ -203,7 +203,7 @@ impl Plan {
         plan.admit(quiet);
         plan.ask_for(quiet);
         plan.forget_scripts(quiet);
-        plan.relayed = !quiet && Chance::new(seed ^ 0x0e1a_7ed).one_in(5);
+        plan.relayed = !quiet && Chance::new(seed ^ 0x0e1a_07ed).one_in(5);
         if plan.relayed {
             // Nobody knows to which run of a node a connection leads.
             plan.may_end.fill(false);

@@ -234,6 +234,8 @@ pub(super) struct Worker {
     /// Outdate what was scheduled before: `epoch` an awaited answer or a connection, `look_epoch` the next look.
     epoch: u64,
     look_epoch: u64,
+    /// The time at which the first answer to the present question came.
+    answered: Time,
     /// The run of the server to which the connection was made.
     run_id: String,
     /// The first answers to the present question about the node, or of those that show which server answers.
@@ -252,6 +254,7 @@ impl Worker {
             step: Step::End,
             epoch: 0,
             look_epoch: 0,
+            answered: Time::default(),
             run_id: String::new(),
             answers: Vec::new(),
         };
@@ -517,6 +520,9 @@ impl Worker {
         match awaited {
             Awaited::Ended => self.tell(cx, |link, _| link.handle_ended(true, now)),
             Awaited::Question => {
+                if self.answers.is_empty() {
+                    self.answered = now;
+                }
                 self.answers.push(value(reply));
                 if self.answers.len() < node::Question::COMMANDS {
                     return;
@@ -578,7 +584,7 @@ impl Worker {
     fn found(&self, cx: &mut Cx<'_>, answers: &[Value]) -> Option<bool> {
         let (node, now) = (self.node, cx.now());
         let sent = self.link.sent().unwrap_or(now);
-        let probe = read_probe(answers, sent, now)?.probe;
+        let probe = read_probe(answers, sent, self.answered)?.probe;
         if probe.identity.run_id() != self.run_id {
             return Some(false);
         }
