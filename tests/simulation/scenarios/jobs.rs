@@ -48,14 +48,14 @@ const AT_ONE_INSTANT: Scenario = Scenario {
     happened: |run| run.grants.first().is_some_and(|grant| grant.at < seconds(2)),
 };
 
-/// Ten clients try for a lock once, at one instant, and the nodes' votes are split among them.
+/// Sixteen clients try for a lock once, at one instant, and the nodes' votes are split among them.
 const ALL_TRY_ONCE: Scenario = Scenario {
     runs: 40,
     plan: |seed| {
         let tries = client(seconds(5), Habit::TriesOnce(seconds(2)));
         let tries = Setup { nodes: 5, node_timeout: ms(1_000), ..tries };
         let slow = Setup { ttl: seconds(10), node_timeout: ms(1_500), ..tries };
-        let (half, other_half) = ([tries; 5], [slow; 5]);
+        let (half, other_half) = ([tries; 8], [slow; 8]);
         let mut plan = calm(seed, 5, &[half, other_half].concat());
         // They begin within 50 ms.
         plan.latency_ms = 60;
