@@ -27,7 +27,7 @@ impl Contestant for Floor {
             let owner = format!("{rounds:036}");
             rounds += 1;
             bytes.clear();
-            wire.acquire(&mut bytes, &key, &owner, rounds);
+            wire.acquire(&mut bytes, &key, &owner);
             assert!(wire.exchange(&bytes, 1)[0] >= majority, "the name is nobody else's");
             inside();
             bytes.clear();

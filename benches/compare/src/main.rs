@@ -11,6 +11,7 @@
 //! figures.
 
 use std::fs;
+use std::panic;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::thread;
@@ -85,6 +86,12 @@ impl Settings {
 }
 
 fn main() {
+    // Other threads would wait for ever for one that has failed.
+    let print = panic::take_hook();
+    panic::set_hook(Box::new(move |failure| {
+        print(failure);
+        std::process::exit(101);
+    }));
     let turn = Duration::from_millis(150);
     let mut settings = Settings { seconds: 25.0, turn, quick: false, round_trips: Vec::new() };
     let mut folder = None;

@@ -27,8 +27,8 @@ pub(crate) struct Threaded {
 
 #[derive(Clone)]
 struct Request {
-    /// The caller's round, if the lock is to be taken; `None`: the lock is to be given back.
-    acquire: Option<u64>,
+    /// True if the lock is to be taken, and false if it is to be given back.
+    acquires: bool,
     key: Arc<str>,
     owner: Arc<str>,
     answers: Arc<Answers>,
@@ -62,11 +62,11 @@ impl Threaded {
     }
 
     /// Asks all threads, and waits for a majority.
-    fn ask(&self, acquire: Option<u64>, key: &Arc<str>, owner: &Arc<str>) {
+    fn ask(&self, acquires: bool, key: &Arc<str>, owner: &Arc<str>) {
         let majority = self.mailboxes.len() / 2 + 1;
         let answers = Arc::new(Answers { caller: thread::current(), came: AtomicUsize::new(0) });
         let (key, owner) = (key.clone(), owner.clone());
-        let request = Request { acquire, key, owner, answers: answers.clone() };
+        let request = Request { acquires, key, owner, answers: answers.clone() };
         for mailbox in &self.mailboxes {
             mailbox.send(request.clone()).expect("the thread is there");
         }
@@ -85,9 +85,9 @@ impl Contestant for Threaded {
         Box::new(move |inside| {
             let owner: Arc<str> = format!("{rounds:036}").into();
             rounds += 1;
-            self.ask(Some(rounds), &key, &owner);
+            self.ask(true, &key, &owner);
             inside();
-            self.ask(None, &key, &owner);
+            self.ask(false, &key, &owner);
         })
     }
 }
@@ -108,10 +108,11 @@ fn carry(ports: &[u16], form: Form, answers_needed: usize, requests: &Receiver<R
     while let Ok(first) = requests.recv() {
         batch.push(first);
         batch.extend(requests.try_iter());
-        for Request { acquire, key, owner, .. } in &batch {
-            match acquire {
-                Some(round) => wire.acquire(&mut bytes, key, owner, *round),
-                None => wire.release(&mut bytes, key, owner),
+        for Request { acquires, key, owner, .. } in &batch {
+            if *acquires {
+                wire.acquire(&mut bytes, key, owner);
+            } else {
+                wire.release(&mut bytes, key, owner);
             }
         }
         let yes = wire.exchange(&bytes, batch.len());

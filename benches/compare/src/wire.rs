@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -56,6 +56,9 @@ impl Form {
 /// One connection to each node.
 pub(crate) struct Wire {
     form: Form,
+    /// The number that is proposed for the next grant. It is the time of the first request, and rises with each one. So it is above
+    /// the fence of an earlier wire, as the proposals of the library are.
+    proposal: u128,
     nodes: Vec<Node>,
     scripts: Scripts,
 }
@@ -97,17 +100,20 @@ impl Wire {
             Node { stream, behind: 0, came: 0, asked: false, hung: false, part: Vec::new() }
         });
         let nodes = nodes.collect();
-        Self { form, nodes, scripts: scripts.expect("there is a node") }
+        let time = SystemTime::now().duration_since(UNIX_EPOCH).expect("it is after 1970");
+        let scripts = scripts.expect("there is a node");
+        Self { form, proposal: time.as_micros(), nodes, scripts }
     }
 
-    /// Appends the request to `bytes`. `round` rises with each request for the same key.
-    pub(crate) fn acquire(&self, bytes: &mut Vec<u8>, key: &str, owner: &str, round: u64) {
+    /// Appends the request to `bytes`.
+    pub(crate) fn acquire(&mut self, bytes: &mut Vec<u8>, key: &str, owner: &str) {
         let script = &*self.scripts.acquire;
         match self.form {
             Form::Canonical => encode(bytes, &["EVALSHA", script, "1", key, owner, TTL_MS]),
             Form::Full => {
                 let [reserved, fence] = ["reserved", "fence"].map(|it| format!("{{{key}}}:{it}"));
-                let proposal = (1_000_000_000 + round).to_string();
+                self.proposal += 1;
+                let proposal = self.proposal.to_string();
                 let keys = ["EVALSHA", script, "4", key, MARK, &reserved, &fence];
                 let arguments = [owner, TTL_MS, ADMITTED, &proposal, FENCE_TTL_MS];
                 encode(bytes, &[&keys[..], &arguments].concat());
@@ -196,7 +202,7 @@ impl Node {
             if self.behind > 0 {
                 self.behind -= 1;
             } else {
-                // The number of a grant is text.
+                // The proposal as text is a grant of it.
                 let is_yes = answer.starts_with(b":1\r") || answer[0] == b'$';
                 yes[self.came] += usize::from(is_yes);
                 self.came += 1;
