@@ -62,6 +62,7 @@
 //! - [`guarantees`]: each promise with its conditions, and the limits
 //! - [`redlock`]: the published criticism of the algorithm, point by point
 //! - [`operations`]: running the masters, access lists, events, changing a set
+//! - [`program`]: the program `quorlock`, `flock` across machines
 //! - [`defaults`]: each setting with its limits, and the reason for its default
 //! - [`errors`]: each error, and each exit code of the program, with the remedy
 //! - [`servers`]: which servers and managed offers can be used
@@ -78,7 +79,8 @@
 //! # Features
 //!
 //! `tls` (`rediss://`), `serde` (settings from a file, tokens), `diagnosis` ([`Builder::diagnose`]), `metrics` (gives the
-//! figures of each client to the recorder of the crate `metrics`), `embedded` (nodes in the process; needs a C compiler). None is on by default. The program `quorlock` is a crate of its own, `quorlock-cli`.
+//! figures of each client to the recorder of the crate `metrics`), `embedded` (nodes in the process; needs a C compiler). None is
+//! on by default. The program `quorlock` is a crate of its own, `quorlock-cli`.
 
 mod client;
 mod clock;
@@ -110,35 +112,33 @@ mod lock_guard;
 mod metrics;
 mod node;
 mod observe;
+// The pages of the manual. Where the file links to another file, the module links to an item or another module. If a link has
+// two addresses, the first one counts.
 pub mod defaults {
-    // Of two targets of a link the first counts.
     //! [another client]: crate::migrating
     //! [guarantees and limits]: crate::guarantees
     //! [operations]: crate::operations
-    //! [the program]: https://docs.rs/crate/quorlock-cli
+    //! [the program]: crate::program
     //!
     #![doc = include_str!("../docs/defaults.md")]
 }
 pub mod guide {
-    // Of two targets of a link the first counts.
     //! [coming from another lock]: crate::migrating
     //! [defaults and why]: crate::defaults
     //! [examples]: https://docs.rs/crate/quorlock
     //! [guarantees and limits]: crate::guarantees
     //! [operations]: crate::operations
     //! [testing code that locks]: crate::embedded
-    //! [the program]: https://docs.rs/crate/quorlock-cli
+    //! [the program]: crate::program
     //!
     #![doc = include_str!("../docs/guide.md")]
 }
 pub mod errors {
-    // Of two targets of a link the first counts.
     //! [operations]: crate::operations
     //!
     #![doc = include_str!("../docs/errors.md")]
 }
 pub mod migrating {
-    // Of two targets of a link the first counts.
     //! [defaults and why]: crate::defaults
     //! [guarantees and limits]: crate::guarantees
     //! [operations]: crate::operations
@@ -146,30 +146,41 @@ pub mod migrating {
     #![doc = include_str!("../docs/migrating.md")]
 }
 pub mod guarantees {
-    // If a link has two targets, the first one counts.
-    //! [how it is tested]: https://docs.rs/crate/quorlock
+    //! [how it is tested]: https://docs.rs/crate/quorlock/latest/source/docs/tested.md
     //! [operations]: crate::operations
     //! [servers]: crate::servers
     //!
     #![doc = include_str!("../docs/guarantees.md")]
 }
 pub mod operations {
-    // Of two targets of a link the first counts.
+    //! [`admit_if_unused`]: crate::Quorlock::admit_if_unused
+    //! [`Builder::diagnose`]: crate::Builder::diagnose
+    //! [`Builder::owner_label`]: crate::Builder::owner_label
     //! [Defaults and why]: crate::defaults
-    //! [Steps of clocks]: crate::guarantees#steps-of-clocks
     //! [`docs/observability/README.md`]: https://docs.rs/crate/quorlock/latest/source/docs/observability/README.md
-    //! [`docs/program.md`]: https://docs.rs/crate/quorlock/latest/source/docs/program.md
+    //! [`docs/program.md`]: crate::program#as-a-service
     //! [`docs/speed.md`]: https://docs.rs/crate/quorlock/latest/source/docs/speed.md
     //! [`docs/tested.md`]: https://docs.rs/crate/quorlock/latest/source/docs/tested.md
-    //! [`lua/README.md`]: https://docs.rs/crate/quorlock/latest/source/lua/README.md
+    //! [`Guard::asked`]: crate::Guard::asked
+    //! [`Handle::ask_to_release`]: crate::Handle::ask_to_release
+    //! [`Handle::force_unlock`]: crate::Handle::force_unlock
+    //! [`Handle::holder`]: crate::Handle::holder
     //! [limits of the guarantees]: crate::guarantees#limits
+    //! [`lua/README.md`]: https://docs.rs/crate/quorlock/latest/source/lua/README.md
+    //! [`Quorlock::admit`]: crate::Quorlock::admit
+    //! [`Quorlock::held_locks`]: crate::Quorlock::held_locks
+    //! [`Quorlock::stats`]: crate::Quorlock::stats
+    //! [`restart_quarantine(false)`]: crate::Builder::restart_quarantine
+    //! [Steps of clocks]: crate::guarantees#steps-of-clocks
     //! [third step of the guide]: crate::guide#3-the-first-cron-job
     //! [usable servers]: crate::servers
     //!
     #![doc = include_str!("../OPERATIONS.md")]
 }
+pub mod program {
+    #![doc = include_str!("../docs/program.md")]
+}
 pub mod servers {
-    // Of two targets of a link the first counts.
     //! [guarantees and limits]: crate::guarantees
     //! [operations]: crate::operations
     //!

@@ -313,11 +313,19 @@ fn pages() -> Vec<(PathBuf, String)> {
     in_root.chain(folders.into_iter().flat_map(|folder| files(folder, "md"))).collect()
 }
 
-/// The targets of the links of a page.
+/// The targets of the links in the text of a page.
+fn inline_targets(text: &str) -> impl Iterator<Item = &str> {
+    text.split("](").skip(1).filter_map(|rest| rest.split(')').next())
+}
+
+/// The texts and targets of the links that are listed at the end of a page.
+fn listed_links(text: &str) -> impl Iterator<Item = (&str, &str)> {
+    text.lines().filter_map(|line| line.strip_prefix('[')?.split_once("]: "))
+}
+
+/// The targets of all links of a page.
 fn targets(text: &str) -> impl Iterator<Item = &str> {
-    let inline = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
-    let below = text.lines().filter(|line| line.starts_with('['));
-    inline.chain(below.filter_map(|line| Some(line.split_once("]: ")?.1)))
+    inline_targets(text).chain(listed_links(text).map(|(_, target)| target))
 }
 
 /// The link target of a heading.
@@ -333,8 +341,7 @@ fn links_lead_somewhere() {
     let mut links = 0;
     for (page, text) in pages() {
         let folder = root.join(&page).parent().expect("it is in a folder").to_owned();
-        // Links to items are checked by rustdoc.
-        let is_file = |target: &&str| !target.contains("://") && !target.starts_with("crate::");
+        let is_file = |target: &&str| !target.contains("://");
         for target in targets(&text).filter(is_file) {
             links += 1;
             let (file, section) = target.split_once('#').unwrap_or((target, ""));
@@ -354,6 +361,111 @@ fn links_lead_somewhere() {
         (found, anchor("## \"Is it\" safe? (2016)")),
         (vec!["b.md#c", "e.md"], "is-it-safe-2016".into())
     );
+}
+
+/// A page that is also a module of the documentation.
+struct Module<'a> {
+    name: &'a str,
+    /// The page's path, as seen from the root.
+    page: &'a str,
+    /// The links that lead elsewhere in the documentation than in the file.
+    links: BTreeMap<&'a str, &'a str>,
+}
+
+fn modules(source: &str) -> Vec<Module<'_>> {
+    let modules = source.split("\npub mod ").skip(1).filter_map(|module| {
+        let (name, body) = module.split_once(" {\n")?;
+        let body = body.split("\n}").next()?;
+        let (_, page) = body.split_once("#![doc = include_str!(\"../")?;
+        let links = body.lines().filter_map(|line| line.trim().strip_prefix("//! ["));
+        let links = links.filter_map(|line| line.split_once("]: ")).collect();
+        Some(Module { name, page: page.split('"').next()?, links })
+    });
+    modules.collect()
+}
+
+/// Whether a link of a page leads to the same content in the documentation: `there` is its target in `src/lib.rs`.
+fn leads_to_the_same(target: &str, there: Option<&str>, modules: &[Module<'_>]) -> bool {
+    const ITEMS: &str = "https://docs.rs/quorlock/latest/quorlock/";
+    const PACKAGE: &str = "https://docs.rs/crate/quorlock";
+    if let Some(item) = target.strip_prefix(ITEMS) {
+        // Such as `struct.Builder.html#method.build`.
+        let names = item.replace(".html", "").replace('#', ".");
+        let names: Vec<_> = names.split('.').skip(1).step_by(2).collect();
+        return there == Some(&format!("crate::{}", names.join("::")));
+    }
+    let (path, section) = target.split_once('#').unwrap_or((target, ""));
+    if target.contains("://") {
+        there.is_none()
+    } else if let Some(module) = modules.iter().find(|module| module.page == path) {
+        let section = if section.is_empty() { String::new() } else { format!("#{section}") };
+        there == Some(&format!("crate::{}{section}", module.name))
+    } else {
+        let first = path.split('/').next().unwrap_or_default();
+        let manifest = include_str!("../Cargo.toml");
+        let is_published = manifest.contains(&format!("\"{first}/"))
+            || manifest.contains(&format!("\"{first}\""));
+        let file =
+            if is_published { format!("{PACKAGE}/latest/source/{path}") } else { PACKAGE.into() };
+        there.is_some_and(|there| there.starts_with("crate::") || there == file)
+    }
+}
+
+/// The links of a page that do not work both in the repository and in the documentation.
+fn half_links(text: &str, module: &Module<'_>, modules: &[Module<'_>]) -> Vec<String> {
+    let from_root = |target: &str| match target.strip_prefix("../") {
+        Some(in_root) => in_root.to_owned(),
+        None if target.contains("://") || !module.page.contains('/') => target.to_owned(),
+        None => format!("docs/{target}"),
+    };
+    let is_relative = |target: &&str| !target.starts_with('#') && !target.contains("://");
+    let mut found: Vec<_> = inline_targets(text).filter(is_relative).map(str::to_owned).collect();
+    let listed: BTreeMap<_, _> = listed_links(text).collect();
+    for (link, target) in &listed {
+        let there = module.links.get(link).copied();
+        if !leads_to_the_same(&from_root(target), there, modules) {
+            found.push(format!("[{link}]: {target}"));
+        }
+    }
+    found.extend(module.links.keys().filter(|it| !listed.contains_key(*it)).map(|it| (*it).into()));
+    // Every other piece is a block of code.
+    let prose = text.split("```").step_by(2).flat_map(|piece| piece.split("[`").skip(1));
+    let items = prose.filter_map(|rest| rest.split_once("`]"));
+    let items = items.filter(|(item, rest)| {
+        !rest.starts_with('(') && !listed.contains_key(format!("`{item}`").as_str())
+    });
+    found.extend(items.map(|(item, _)| format!("[`{item}`]")));
+    found
+}
+
+/// A file's links lead to files, and those of the documentation to its modules and items. So a page lists both.
+#[test]
+fn links_of_pages_work_in_the_documentation_too() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let modules = modules(include_str!("../src/lib.rs"));
+    assert!(modules.len() > 6, "{}", modules.len());
+    for module in &modules {
+        let text = fs::read_to_string(root.join(module.page)).expect("a text file");
+        let found = half_links(&text, module, &modules);
+        assert!(found.is_empty(), "{}, or its module in src/lib.rs: {found:#?}", module.page);
+    }
+}
+
+#[test]
+fn links_that_work_in_one_place_only_are_found() {
+    let source = "\npub mod a {\n    //! [b]: crate::b#c\n    #![doc = include_str!(\"../A.md\")]\n}\
+                  \npub mod b {\n    #![doc = include_str!(\"../docs/b.md\")]\n}\n";
+    let modules = modules(source);
+    let found = |text: &str| half_links(text, &modules[0], &modules);
+    assert!(found("[b], [c](#c)\n\n[b]: docs/b.md#c\n[w]: https://w.org\n").is_empty());
+    assert_eq!(found("[`B`](crate::B)\n\n[b]: docs/b.md#c\n"), ["crate::B"]);
+    assert_eq!(found("[b](docs/b.md)\n\n[b]: docs/b.md#c\n"), ["docs/b.md"]);
+    assert_eq!(found("[`B`], not `[B]`\n\n[b]: docs/b.md#c\n"), ["[`B`]"]);
+    assert_eq!(found("[b]: docs/b.md#d\n"), ["[b]: docs/b.md#d"]);
+    assert_eq!(found(""), ["b"]);
+    let item = "https://docs.rs/quorlock/latest/quorlock/struct.B.html#method.d";
+    assert_eq!(found(&format!("[b]: {item}\n")), [format!("[b]: {item}")]);
+    assert_eq!(found("[b]: docs/b.md#c\n[d]: docs/d.md\n"), ["[d]: docs/d.md"]);
 }
 
 #[test]

@@ -43,8 +43,8 @@ pub(crate) fn man(name: Option<&str>) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// A page in Markdown as it is read without a browser. A link becomes its text, followed by its address if that is on the web, or
-/// by the file if its address is at the end of the page and the text does not name the file.
+/// A page in Markdown as it is read without a browser. A link becomes its text, followed by its address if that is on the web. If
+/// its address is at the end of the page, it is followed by the file, unless the text names that or an item of the library.
 pub(crate) fn without_links(page: &str) -> String {
     let mut plain = String::new();
     let mut rest = page;
@@ -64,7 +64,8 @@ pub(crate) fn without_links(page: &str) -> String {
     let (addresses, lines): (Vec<_>, Vec<_>) =
         plain.lines().partition(|line| address(line).is_some());
     addresses.into_iter().filter_map(address).fold(lines.join("\n"), |text, (link, file)| {
-        let named = if link.contains(file) { link.to_owned() } else { format!("{link} ({file})") };
+        let is_named = link.contains(file) || link.starts_with('`');
+        let named = if is_named { link.to_owned() } else { format!("{link} ({file})") };
         text.replace(&format!("[{link}]"), &named)
     })
 }
@@ -81,8 +82,8 @@ mod tests {
 
     #[test]
     fn links_become_their_texts() {
-        let page = "A [b](c.md#d), [e](https://f).\n`[g]`: [the h], [`i.md`]\n\n[the h]: h.md#j\n[`i.md`]: i.md\n";
-        let plain = "A b, e (https://f).\n`[g]`: the h (h.md), `i.md`\n";
+        let page = "A [b](c.md#d), [e](https://f).\n`[g]`: [the h], [`i.md`], [`K`]\n\n[the h]: h.md#j\n[`i.md`]: i.md\n[`K`]: https://k\n";
+        let plain = "A b, e (https://f).\n`[g]`: the h (h.md), `i.md`, `K`\n";
         assert_eq!(without_links(page), plain);
         let manual = without_links(OPERATIONS);
         let link = manual.lines().find(|line| line.contains("](") || address(line).is_some());
