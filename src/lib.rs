@@ -43,15 +43,15 @@
 //!
 //! # Kinds of locks
 //!
-//! | handle | from | guard | for |
+//! | handle | method of `Quorlock` | guard | for |
 //! |---|---|---|---|
-//! | [`Mutex`] | [`Quorlock::mutex`] | [`Guard`] | one at a time |
-//! | [`MultiMutex`] | [`Quorlock::multi_mutex`] | [`Guard`] | several names, all or none |
-//! | [`ReentrantMutex`] | [`Quorlock::reentrant_mutex`] | [`ReentrantGuard`] | code whose caller may hold the lock already |
-//! | [`RwLock`] | [`Quorlock::rw_lock`] | [`ReadGuard`], [`WriteGuard`] | many readers, one writer |
-//! | [`FairMutex`] | [`Quorlock::fair_mutex`] | [`Guard`] | callers in the order in which they asked |
-//! | [`Semaphore`] | [`Quorlock::semaphore`] | [`Guard`] | N at a time |
-//! | [`RateLimit`] | [`Quorlock::rate_limit`] | none | N calls in any window |
+//! | [`Mutex`] | [`mutex`](Quorlock::mutex) | [`Guard`] | one at a time |
+//! | [`MultiMutex`] | [`multi_mutex`](Quorlock::multi_mutex) | [`Guard`] | several names, all or none |
+//! | [`ReentrantMutex`] | [`reentrant_mutex`](Quorlock::reentrant_mutex) | [`ReentrantGuard`] | code whose caller may hold the lock already |
+//! | [`RwLock`] | [`rw_lock`](Quorlock::rw_lock) | [`ReadGuard`], [`WriteGuard`] | many readers, one writer |
+//! | [`FairMutex`] | [`fair_mutex`](Quorlock::fair_mutex) | [`Guard`] | callers in the order in which they asked |
+//! | [`Semaphore`] | [`semaphore`](Quorlock::semaphore) | [`Guard`] | N at a time |
+//! | [`RateLimit`] | [`rate_limit`](Quorlock::rate_limit) | none | N calls in any window |
 //!
 //! A [`Handle`] has settings of its own (`ttl`, `renewal`, `max_hold`, `min_hold`). Code that is generic over kinds uses
 //! [`LockKind`] and [`LockGuard`].
@@ -61,10 +61,10 @@
 //! - [`guide`]: from the first lock to alerts, in eleven steps
 //! - [`guarantees`]: each promise with its conditions, and the limits
 //! - [`redlock`]: the published criticism of the algorithm, point by point
-//! - [`operations`]: running the masters, access lists, events, changing a set
+//! - [`operations`]: running the masters, access lists, changing a set
 //! - [`program`]: the program `quorlock`, `flock` across machines
 //! - [`defaults`]: each setting with its limits, and the reason for its default
-//! - [`errors`]: each error, and each exit code of the program, with the remedy
+//! - [`errors`]: each error, exit code and event, with the remedy
 //! - [`servers`]: which servers and managed offers can be used
 //! - [`migrating`]: coming from Redisson, redsync, ShedLock, rslock, redlock, flock or Consul
 //! - [`embedded`]: nodes in the process, for unit tests
@@ -125,6 +125,7 @@ pub mod defaults {
 pub mod guide {
     //! [coming from another lock]: crate::migrating
     //! [defaults and why]: crate::defaults
+    //! [errors and events]: crate::errors#events
     //! [examples]: https://docs.rs/crate/quorlock
     //! [guarantees and limits]: crate::guarantees
     //! [operations]: crate::operations
@@ -134,7 +135,12 @@ pub mod guide {
     #![doc = include_str!("../docs/guide.md")]
 }
 pub mod errors {
-    //! [operations]: crate::operations
+    //! [Access lists]: crate::operations#access-lists
+    //! [Changes with all clients stopped]: crate::operations#changes-with-all-clients-stopped
+    //! [Jobs on a schedule]: crate::operations#jobs-on-a-schedule
+    //! [Setting up]: crate::operations#setting-up
+    //! [The first seconds]: crate::operations#the-first-seconds
+    //! [When the clock of a master was set]: crate::operations#when-the-clock-of-a-master-was-set
     //!
     #![doc = include_str!("../docs/errors.md")]
 }
@@ -161,6 +167,7 @@ pub mod operations {
     //! [`docs/program.md`]: crate::program#as-a-service
     //! [`docs/speed.md`]: https://docs.rs/crate/quorlock/latest/source/docs/speed.md
     //! [`docs/tested.md`]: https://docs.rs/crate/quorlock/latest/source/docs/tested.md
+    //! [Errors and events]: crate::errors#events
     //! [`Guard::asked`]: crate::Guard::asked
     //! [`Handle::ask_to_release`]: crate::Handle::ask_to_release
     //! [`Handle::force_unlock`]: crate::Handle::force_unlock

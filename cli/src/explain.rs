@@ -7,10 +7,10 @@ use nix::sys::signal::Signal;
 
 use crate::exit::{End, Failure};
 use crate::options::Explain;
-use crate::pages::{OPERATIONS, without_links};
+use crate::pages::links;
 use crate::tell::{print, quoted};
 
-/// The page of all errors. The library's documentation has it as well.
+/// The page of all errors and events. The library's documentation has it as well.
 const ERRORS: &str = include_str!("../errors.md");
 
 /// The texts of errors whose kinds have other names.
@@ -33,14 +33,18 @@ pub(crate) fn explain(options: &Explain) -> Result<u8, Failure> {
             quoted(what.as_bytes())
         )));
     }
-    let text = found.join("\n\n");
-    let refers = text.contains("](#");
-    let text = without_links(&text).replace("[operations]", "`quorlock man operations`");
-    print(text.trim_end())?;
-    if refers {
-        print("\nThe sections that are named are in `quorlock man operations`.")?;
-    }
+    print(found.join("\n\n"))?;
     Ok(0)
+}
+
+/// The text of the page's links: each leads to a section of the manual for operators.
+fn without_links(text: &str) -> String {
+    links(ERRORS).fold(text.to_owned(), |text, (section, _)| {
+        text.replace(
+            &format!("[{section}]"),
+            &format!("\"{section}\" in `quorlock man operations`"),
+        )
+    })
 }
 
 fn found(what: &str) -> Vec<String> {
@@ -96,6 +100,8 @@ fn letters(text: &str) -> String {
     text.replace([' ', '_', '-'], "").to_lowercase()
 }
 
+/// The line above the section of events.
+const EVENTS: &str = "\n## Events\n";
 /// The title of the section about the exit codes of other commands.
 const OTHERS: &str = "Other exit codes";
 
@@ -104,8 +110,9 @@ struct Section {
     text: &'static str,
 }
 
+/// The sections about errors and exit codes, which come before the events.
 fn sections() -> impl Iterator<Item = Section> {
-    let page = ERRORS.split("\n[operations]:").next().unwrap_or_default();
+    let page = ERRORS.split(EVENTS).next().unwrap_or_default();
     page.split("\n## ").skip(1).filter_map(|section| {
         let (title, text) = section.split_once('\n')?;
         Some(Section { title, text: text.trim() })
@@ -114,7 +121,7 @@ fn sections() -> impl Iterator<Item = Section> {
 
 impl Section {
     fn shown(&self) -> String {
-        format!("{}\n\n{}", self.title, self.text)
+        format!("{}\n\n{}", self.title, without_links(self.text))
     }
 
     /// The name in a title such as `NoQuorum, exit code 121`.
@@ -132,12 +139,12 @@ impl Section {
 
 /// The lines of the table of events: the text, the level and the meaning.
 fn events() -> impl Iterator<Item = String> {
-    let table = OPERATIONS.split("| event | level | ").nth(1).unwrap_or_default();
+    let table = ERRORS.split("| event | level | ").nth(1).unwrap_or_default();
     let rows = table.lines().skip(2).take_while(|line| line.starts_with('|'));
     rows.filter_map(|row| {
         let mut cells = row.trim_matches('|').splitn(3, '|').map(str::trim);
         let (event, level, meaning) = (cells.next()?, cells.next()?, cells.next()?);
-        Some(format!("{event} ({level})\n\n{meaning}"))
+        Some(format!("{event} ({level})\n\n{}", without_links(meaning)))
     })
 }
 
@@ -221,7 +228,9 @@ mod tests {
         let as_logged = found("node is in quarantine: it grants no locks yet");
         assert!(as_logged[0].starts_with("node is in quarantine (WARN)"), "{as_logged:?}");
         assert!(events().count() > 25 && found("").len() == 1);
-        // Only sections are linked: the addresses at the end of the page are not at hand here.
-        assert_eq!(events().find(|event| without_links(event).contains('[')), None);
+        let other = links(ERRORS).find(|(_, target)| !target.starts_with("../OPERATIONS.md#"));
+        assert_eq!(other, None);
+        let shown: Vec<_> = sections().map(|it| it.shown()).chain(events()).collect();
+        assert_eq!(shown.iter().find(|text| text.contains(['[', ']'])), None);
     }
 }

@@ -61,19 +61,23 @@ pub(crate) fn without_links(page: &str) -> String {
         rest = behind;
     }
     plain += rest;
-    let (addresses, lines): (Vec<_>, Vec<_>) =
-        plain.lines().partition(|line| address(line).is_some());
-    addresses.into_iter().filter_map(address).fold(lines.join("\n"), |text, (link, file)| {
+    let text: Vec<_> = plain.lines().filter(|line| link(line).is_none()).collect();
+    links(&plain).fold(text.join("\n"), |text, (link, target)| {
+        let file = target.split('#').next().unwrap_or_default();
         let is_named = link.contains(file) || link.starts_with('`');
         let named = if is_named { link.to_owned() } else { format!("{link} ({file})") };
         text.replace(&format!("[{link}]"), &named)
     })
 }
 
-/// The text of a link and the file to which it leads, from a line such as `[usable servers]: docs/servers.md#offers`.
-fn address(line: &str) -> Option<(&str, &str)> {
-    let (link, target) = line.strip_prefix('[')?.split_once("]: ")?;
-    Some((link, target.split('#').next()?))
+/// The texts and targets of the links that are listed at the end of a page.
+pub(crate) fn links(page: &str) -> impl Iterator<Item = (&str, &str)> {
+    page.lines().filter_map(link)
+}
+
+/// The text and the target of a link, from a line such as `[usable servers]: docs/servers.md#offers`.
+fn link(line: &str) -> Option<(&str, &str)> {
+    line.strip_prefix('[')?.split_once("]: ")
 }
 
 #[cfg(test)]
@@ -86,7 +90,7 @@ mod tests {
         let plain = "A b, e (https://f).\n`[g]`: the h (h.md), `i.md`, `K`\n";
         assert_eq!(without_links(page), plain);
         let manual = without_links(OPERATIONS);
-        let link = manual.lines().find(|line| line.contains("](") || address(line).is_some());
+        let link = manual.lines().find(|line| line.contains("](") || super::link(line).is_some());
         assert_eq!(link, None);
         assert!(manual.contains("usable servers (docs/servers.md)"), "{manual}");
     }

@@ -4,12 +4,22 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::process::Command;
 
-use crate::program::{World, printed, told};
+use crate::program::{World, printed, program, told};
 
 const PAGES: [&str; 3] = [
     include_str!("../../README.md"),
     include_str!("../../docs/guide.md"),
     include_str!("../../docs/program.md"),
+];
+
+/// Pages that name commands and options of the program in their sentences.
+const MANUAL: [&str; 6] = [
+    PAGES[0],
+    PAGES[1],
+    PAGES[2],
+    include_str!("../../OPERATIONS.md"),
+    include_str!("../../docs/defaults.md"),
+    include_str!("../../docs/errors.md"),
 ];
 
 /// The scripts that the commands run.
@@ -57,4 +67,54 @@ fn each_command_of_the_pages_works() {
     let ran = fs::read_to_string(world.folder.path("ran")).expect("they ran");
     let each = SCRIPTS.iter().all(|script| ran.lines().any(|line| line == *script));
     assert!(each, "{ran}");
+}
+
+/// Returns the texts between backticks outside of blocks of code.
+fn inline(page: &str) -> impl Iterator<Item = &str> {
+    let prose = page.split("```").step_by(2);
+    prose.flat_map(|text| text.split('`').skip(1).step_by(2))
+}
+
+/// With `--help` a command is parsed and does nothing.
+#[test]
+fn each_command_in_the_sentences_of_the_pages_exists() {
+    let mut count = 0;
+    for text in MANUAL.into_iter().flat_map(inline) {
+        let Some(words) = text.strip_prefix("quorlock ") else { continue };
+        count += 1;
+        let words = words.replace(['[', ']', '\''], "").replace(" -- ", " --help -- ");
+        let mut command = program();
+        command.args(words.split(' '));
+        if !words.contains("--help") && !words.starts_with("help ") {
+            command.arg("--help");
+        }
+        let output = command.output().expect("it starts");
+        assert!(output.status.success(), "{text}: {}", told(&output));
+    }
+    assert!(count > 30, "{count} commands");
+}
+
+#[test]
+fn each_option_in_the_sentences_of_the_pages_exists() {
+    let help = |words: &[&str]| {
+        let output = program().args(words).output().expect("it starts");
+        assert!(output.status.success(), "{words:?}: {}", told(&output));
+        printed(&output)
+    };
+    let commands = [
+        "run", "elect", "leader", "status", "list", "top", "unlock", "admit", "doctor", "bench",
+        "demo",
+    ];
+    let help: String = commands.into_iter().map(|command| help(&["help", command])).collect();
+    let is_known = |option: &str| {
+        help.split([' ', ',', '\n', '=', '[', ']']).any(|word| word == option)
+    };
+    let mut count = 0;
+    for option in MANUAL.into_iter().flat_map(inline).filter(|text| text.starts_with("--")) {
+        count += 1;
+        let name = option.split([' ', '=']).next().unwrap_or_default();
+        assert!(is_known(name), "{option}");
+    }
+    assert!(count > 30, "{count} options");
+    assert!(!is_known("--no-such-option"));
 }

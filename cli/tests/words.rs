@@ -71,7 +71,7 @@ fn what_clients_disagree_on_is_told_by_options_and_by_a_page_that_the_program_ha
     let output = program().args(["man", "operations"]).output().expect("it starts");
     ends_with(&output, 0);
     let page = printed(&output);
-    for section in ["The first seconds", "Access lists", "Another `max_ttl`", "Settings"] {
+    for section in ["The first seconds", "Access lists", "Another `max_ttl`", "Names of settings"] {
         assert!(page.contains(&format!("\n## {section}\n")), "no {section}");
     }
     assert!(page.contains("quorlock admit --force"));

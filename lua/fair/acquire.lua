@@ -21,7 +21,7 @@ local OWNER, TTL, ADMITTED, QUEUED, TICKET, STAYS_FOR, PROPOSAL, FENCE_TTL, WAIT
 
 local LARGEST = 2251799813685247 -- 2^51 - 1; lua/README.md says why
 local MOST = 1000 -- callers in the queue
-local LONGEST = 60000 -- milliseconds: no caller asks to be kept for longer, so what is left of more is of another time
+local LONGEST = 60000 -- milliseconds: no caller asks for more. An end that is farther away was set by an earlier clock
 
 local CLASS = 'x'
 -- include read.lua

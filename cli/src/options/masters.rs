@@ -19,7 +19,7 @@ pub(crate) struct Set {
     #[arg(long = "node", value_name = "URL")]
     pub(crate) nodes: Vec<String>,
 
-    /// A TOML file with settings; "Settings" in `quorlock man operations` has their names
+    /// A TOML file with settings; "Names of settings" in `quorlock man operations` lists them
     ///
     /// Defaults to the file in the environment variable QUORLOCK_CONFIG, or else to /etc/quorlock.toml, if it exists.
     /// Options and the environment override it.
