@@ -47,7 +47,7 @@ impl Name {
         }
         if name.len() > LONGEST {
             return Err(Error::invalid_name(format!(
-                "the name of the lock has {} bytes; {LONGEST} is the most (use a hash of it)",
+                "the name of the lock has {} bytes; {LONGEST} is the maximum (use a hash of it)",
                 name.len()
             )));
         }

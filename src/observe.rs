@@ -58,7 +58,7 @@ pub(crate) fn clock_was_set(node: &str, step: ClockStep, max_ttl: Duration) {
             by = %rounded(by),
             no_vote_for = %exact(max_ttl),
             "the clock of this node was set forward: locks may have ended too early on it, so it \
-             grants none to anybody until all of them have ended anyway"
+             grants none to anybody until all of them have ended"
         ),
         ClockStep::Back(by) => tracing::warn!(
             target: "quorlock",
@@ -180,7 +180,7 @@ pub(crate) fn not_listening(fault: &NodeFault) {
         target: "quorlock",
         node = %fault.node(),
         reason = %fault.what(),
-        "this node does not tell of releases; waiters poll instead"
+        "this node does not announce releases; waiters poll instead"
     );
 }
 
@@ -307,7 +307,7 @@ pub(crate) fn candidate_ended(election: &[u8], error: &Error) {
         target: "quorlock",
         election = %crate::ident::text(election),
         %error,
-        "a candidate for a leadership has ended, and stands no more"
+        "a candidate for a leadership has ended, and does not stand again"
     );
 }
 

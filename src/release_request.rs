@@ -46,7 +46,7 @@ impl fmt::Display for ReleaseRequest {
 pub(crate) fn check_reason(reason: &str) -> Result<(), Error> {
     if reason.len() > LONGEST_REASON {
         let message = format!(
-            "the reason of a request to release a lock has {} bytes; {LONGEST_REASON} is the most",
+            "the reason of a request to release a lock has {} bytes; {LONGEST_REASON} is the maximum",
             reason.len()
         );
         return Err(Error::config(message));

@@ -59,7 +59,7 @@ fn new_masters_are_waited_for_once() {
         "new, or was emptied or restarted",
         "ends by itself, in ",
         "max_ttl is 4 s",
-        "Where nothing can be held",
+        "If nothing can be held",
         "Quorlock::admit",
         "For development and CI",
         "restart_quarantine(false)",

@@ -70,14 +70,14 @@ fn one_server_twice() {
 fn durations_out_of_range() {
     let ttl = |ttl| three().ttl(ttl);
     rejected(ttl(Duration::ZERO), &["TTL is 0;", "at least 400 ms, twice the node_timeout"]);
-    rejected(ttl(Duration::MAX), &["one hour is the most", "milliseconds"]);
-    rejected(ttl(Duration::from_secs(3_601)), &["one hour is the most", "milliseconds"]);
+    rejected(ttl(Duration::MAX), &["one hour is the maximum", "milliseconds"]);
+    rejected(ttl(Duration::from_secs(3_601)), &["one hour is the maximum", "milliseconds"]);
     rejected(ttl(Duration::from_millis(399)), &["399 ms", "twice the node_timeout of 200 ms"]);
     rejected(ttl(Duration::from_micros(500_500)), &["whole milliseconds"]);
     rejected(three().node_timeout(Duration::ZERO), &["node_timeout is 0;", "at least 1 ms"]);
     rejected(
         three().node_timeout(Duration::MAX),
-        &["node_timeout is more than 100 years", "30 min is the most"],
+        &["node_timeout is more than 100 years", "30 min is the maximum"],
     );
     rejected(
         three().node_timeout(Duration::from_secs(10)),
@@ -102,7 +102,7 @@ fn durations_out_of_range() {
     for wrong in [Duration::from_millis(3_600_001), Duration::MAX] {
         rejected(
             max_ttl(wrong),
-            &["max_ttl is", "one hour is the most", "were milliseconds meant"],
+            &["max_ttl is", "one hour is the maximum", "were milliseconds meant"],
         );
     }
     rejected(max_ttl(Duration::from_micros(20_000_500)), &["max_ttl is", "whole milliseconds"]);
@@ -152,7 +152,7 @@ fn a_ttl_above_max_ttl() {
 #[test]
 fn labels_that_nobody_could_read() {
     let long = "l".repeat(65);
-    rejected(three().owner_label(&long), &["owner_label has 65 bytes", "64 is the most"]);
+    rejected(three().owner_label(&long), &["owner_label has 65 bytes", "64 is the maximum"]);
     for label in ["two\nlines", "\u{1b}[2J", "größe"] {
         let shown = label.escape_debug().to_string();
         rejected(three().owner_label(label), &["owner_label", &shown, "printable ASCII"]);

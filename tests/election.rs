@@ -314,7 +314,7 @@ fn bad_input_is_refused_at_once() {
     let refused = |error: Option<quorlock::Error>| error.expect("it is refused");
     let long = refused(locks.election(NAME).value([0; 129]).campaign().err());
     assert_eq!(long.kind(), ErrorKind::Config);
-    assert!(long.to_string().contains("129 bytes; 128 is the most"), "{long}");
+    assert!(long.to_string().contains("129 bytes; 128 is the maximum"), "{long}");
     let nameless = refused(locks.election("").campaign().err());
     assert_eq!(nameless.kind(), ErrorKind::InvalidName);
     assert_eq!(refused(locks.election("").observe().err()).kind(), ErrorKind::InvalidName);

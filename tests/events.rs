@@ -74,7 +74,7 @@ fn nodes_and_quorums_that_come_and_go_are_told_once() {
         let waited = mute.try_lock_for("orders/43", Duration::from_millis(300));
         assert!(waited.is_err_and(|error| error.is_held()));
     }
-    let silent = ["WARN", "does not tell of releases", "lacks a permission"];
+    let silent = ["WARN", "does not announce releases", "lacks a permission"];
     wait_until("each node to be told", Duration::from_secs(20), || told(&silent) == servers.len());
     guard.unlock().expect("three of three");
     assert_eq!(told(&["secret"]), 0, "{:?}", events::all());

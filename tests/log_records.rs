@@ -58,7 +58,7 @@ fn the_wait_for_new_masters_is_told_when_it_begins() {
                 "orders/42",
                 "in quarantine",
                 "max_ttl is 1 h",
-                "Where nothing can be held",
+                "If nothing can be held",
                 "Quorlock::admit",
                 "For development and CI",
                 "restart_quarantine(false)",

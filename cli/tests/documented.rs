@@ -106,9 +106,8 @@ fn each_option_in_the_sentences_of_the_pages_exists() {
         "demo",
     ];
     let help: String = commands.into_iter().map(|command| help(&["help", command])).collect();
-    let is_known = |option: &str| {
-        help.split([' ', ',', '\n', '=', '[', ']']).any(|word| word == option)
-    };
+    let is_known =
+        |option: &str| help.split([' ', ',', '\n', '=', '[', ']']).any(|word| word == option);
     let mut count = 0;
     for option in MANUAL.into_iter().flat_map(inline).filter(|text| text.starts_with("--")) {
         count += 1;

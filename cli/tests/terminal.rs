@@ -15,7 +15,7 @@ pub(crate) fn on_terminal(
 ) -> Option<(Running, std::process::ChildStdin)> {
     let is_there = Command::new("script").arg("--version").output().is_ok();
     if !is_there {
-        println!("left out, for there is no program `script`: {line}");
+        println!("left out: there is no program `script`: {line}");
         return None;
     }
     // Replaces the shell that `script` starts: `SHELL` decides if that one would wait, and end by Ctrl-C.

@@ -208,7 +208,7 @@ impl Settings {
         let attempt = self.attempt_timeout();
         if attempt > LONGEST_TTL / 2 {
             wrong.push(format!(
-                "{} is {}; {} is the most: a TTL is at least twice \
+                "{} is {}; {} is the maximum: a TTL is at least twice \
                  that, and at most one hour",
                 self.attempt_settings(),
                 exact(attempt),
@@ -226,7 +226,7 @@ impl Settings {
         }
         if self.key_prefix.len() > LONGEST_PREFIX {
             wrong.push(format!(
-                "{KEY_PREFIX} has {} bytes; {LONGEST_PREFIX} is the most",
+                "{KEY_PREFIX} has {} bytes; {LONGEST_PREFIX} is the maximum",
                 self.key_prefix.len()
             ));
         }
@@ -262,7 +262,7 @@ impl Settings {
         let max_ttl = self.max_ttl;
         if max_ttl > LONGEST_TTL {
             return Some(format!(
-                "{MAX_TTL} is {}; one hour is the most, since a restarted master grants no locks \
+                "{MAX_TTL} is {}; one hour is the maximum, since a restarted master grants no locks \
                  for as long as {MAX_TTL} (were milliseconds meant?)",
                 exact(max_ttl)
             ));
@@ -348,7 +348,7 @@ impl Settings {
                 "{MIN_HOLD} is not for locks that are only read: readers do not exclude each other"
             )),
             min_hold if min_hold > LONGEST_MIN_HOLD => Some(format!(
-                "{MIN_HOLD} is {}; {} is the most (were milliseconds meant?)",
+                "{MIN_HOLD} is {}; {} is the maximum (were milliseconds meant?)",
                 exact(min_hold),
                 exact(LONGEST_MIN_HOLD)
             )),
@@ -381,7 +381,7 @@ impl Settings {
         }
         if ttl > LONGEST_TTL {
             wrong.push(format!(
-                "the TTL is {}; one hour is the most (were milliseconds meant?)",
+                "the TTL is {}; one hour is the maximum (were milliseconds meant?)",
                 exact(ttl)
             ));
         } else if ttl > self.max_ttl {

@@ -194,7 +194,7 @@ impl Election {
         let length = self.value.len();
         if length > LONGEST_VALUE {
             return Err(Error::config(format!(
-                "the value of a candidate for {self} has {length} bytes; {LONGEST_VALUE} is the most (use an address under \
+                "the value of a candidate for {self} has {length} bytes; {LONGEST_VALUE} is the maximum (use an address under \
                  which more can be read)"
             )));
         }

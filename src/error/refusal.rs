@@ -152,7 +152,7 @@ impl Refusals {
         }
         format!(
             "{nodes} may have forgotten locks that are held, and {are} in quarantine. That ends by itself, \
-             in {ready_in} ({MAX_TTL} is {max_ttl}). Where nothing can be held, as before the first \
+             in {ready_in} ({MAX_TTL} is {max_ttl}). If nothing can be held, as before the first \
              start of a new set, {ADMIT} ends it at once. For development and CI with a throw-away \
              server there is {NO_QUARANTINE}: without quarantine, a restart can give a held lock \
              to a second client. See {FIRST_SECONDS}"

@@ -19,7 +19,7 @@ const BEFORE_RANDOM: char = '#';
 pub(crate) fn wrong_label(label: &str) -> Option<String> {
     if label.len() > LONGEST_LABEL {
         return Some(format!(
-            "the {OWNER_LABEL} has {} bytes; {LONGEST_LABEL} is the most",
+            "the {OWNER_LABEL} has {} bytes; {LONGEST_LABEL} is the maximum",
             label.len()
         ));
     }
@@ -237,7 +237,7 @@ mod tests {
             assert_eq!(wrong_label(label), None, "{label}");
         }
         let refused = |label: &str| wrong_label(label).expect("a bad label");
-        assert!(refused(&"a".repeat(65)).contains("65 bytes; 64 is the most"));
+        assert!(refused(&"a".repeat(65)).contains("65 bytes; 64 is the maximum"));
         assert!(refused("a\nb").contains("\"a\\nb\" contains \"\\n\""));
         assert!(refused("\u{1b}[2J").contains("printable ASCII"));
         assert!(refused("größe").contains("\"größe\" contains \"ö\""));

@@ -173,7 +173,7 @@ impl AdmissionView {
                     ),
                     false => String::new(),
                 };
-                format!("it is in quarantine, for it may have forgotten locks ({why}{hint})")
+                format!("it is in quarantine, because it may have forgotten locks ({why}{hint})")
             }
             NodeState::Foreign(Some(theirs)) => {
                 disagreement::told(self.admission.configuration(node), theirs, &key.to_string())

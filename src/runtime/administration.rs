@@ -244,7 +244,7 @@ fn ask<'a>(client: &ClientState, names: &'a Names) -> Result<Vec<NameHeard<'a>>,
     let never = never();
     let interrupts = Interrupts { cancel: &never, closed: client.closed() };
     let closed = || {
-        let message = format!("{names} was not looked at: this client was closed");
+        let message = format!("{names} was not examined: this client was closed");
         Error::new(ErrorKind::Closed, message)
     };
     if interrupts.poll() == Woken::Closed {
@@ -274,7 +274,7 @@ fn ask<'a>(client: &ClientState, names: &'a Names) -> Result<Vec<NameHeard<'a>>,
         round.with(|said| doubtful.iter().for_each(|node| said.doubt(*node)));
     }
     if let Some(faults) = client.set().conflict() {
-        let message = format!("{names} was not looked at: the nodes are not one set of ours");
+        let message = format!("{names} was not examined: the nodes are not one set of ours");
         return Err(Error::config(message).with_faults(faults));
     }
     match heard.iter().find(|it| !it.round.with(|said| said.is_answered())) {

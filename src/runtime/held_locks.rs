@@ -53,7 +53,7 @@ pub(crate) fn held_locks(
     client.process.check()?;
     if wanted.pattern.len() > LONGEST {
         let length = wanted.pattern.len();
-        let message = format!("the pattern of names has {length} bytes; {LONGEST} is the most");
+        let message = format!("the pattern of names has {length} bytes; {LONGEST} is the maximum");
         return Err(Error::invalid_name(message));
     }
     let Found { names, incomplete, faults } = scan(client, wanted)?;
@@ -71,8 +71,7 @@ pub(crate) fn held_locks(
 fn scan(client: &ClientState, wanted: &ScanWanted<'_>) -> Result<Found, Error> {
     let Scanned { scan, names, mut faults } = scan_nodes(client, wanted)?;
     if let Some(faults) = client.set().conflict() {
-        let message =
-            "the locks that are held were not looked for: the nodes are not one set of ours";
+        let message = "held locks were not searched for: the nodes are not one set of ours";
         return Err(Error::config(message).with_faults(faults));
     }
     if !scan.is_answered() {
@@ -142,7 +141,7 @@ fn step(
         Some(Ask::Anyway(Arc::new(names_request(scan.cursor(node)?, pattern))))
     });
     if interrupts.poll() == Woken::Closed || round.wait(answer_by, interrupts) == Woken::Closed {
-        let message = "the locks that are held were not looked for: this client was closed";
+        let message = "held locks were not searched for: this client was closed";
         return Err(Error::new(ErrorKind::Closed, message));
     }
     let votes = round.with(|step| step.take_votes());

@@ -177,6 +177,12 @@ impl<E: Shared<Extension> + Clone> Prolong<E> {
                     let doubtful = self.in_round(|round| round.is_doubtful(now));
                     self.stage = match self.renewed {
                         _ if doubtful && !self.again => ProlongStage::Beginning,
+                        // The lock was given back, not lost. That has closed the round before it was confirmed.
+                        Renewed::Unknown
+                            if held.rounds.are_closed() && !held.remaining(now).is_zero() =>
+                        {
+                            ProlongStage::Done(Prolonged::Settled)
+                        }
                         Renewed::Unknown => {
                             held.risk.handle_failed();
                             ProlongStage::Done(Prolonged::Unconfirmed { is_news: self.is_news })

@@ -199,6 +199,21 @@ fn silence_is_no_confirmation_and_is_news_once() {
     }
 }
 
+/// The end of the lock closes the round, so a release is no failed renewal. A loss may be due to one.
+#[test]
+fn a_renewal_of_a_lock_that_was_given_back_meanwhile_has_not_failed() {
+    let ended = |by, end| {
+        let mut lock = held();
+        let mut renewal = Driver::renewal();
+        assert_eq!(renewal.go_on(&mut lock, at(4_000)), asks());
+        assert!(matches!(lock.end(by, end), Ended::Now(_)));
+        renewal.go_on(&mut lock, end.after(TIMEOUT))
+    };
+    assert_eq!(ended(EndedBy::Holder(0), at(4_001)), [SETTLED]);
+    let over = held().valid_until();
+    assert_eq!(ended(EndedBy::Loss, over), [Told::Done(Prolonged::Unconfirmed { is_news: true })]);
+}
+
 #[test]
 fn no_node_is_asked_while_too_many_are_known_to_be_down() {
     let mut lock = held();
