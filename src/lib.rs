@@ -67,6 +67,7 @@
 //! - [`errors`]: each error, exit code and event, with the remedy
 //! - [`servers`]: which servers and managed offers can be used
 //! - [`migrating`]: coming from Redisson, redsync, ShedLock, rslock, redlock, flock or Consul
+//! - [`tested`]: how the promises are tested, and the gaps
 //! - [`embedded`]: nodes in the process, for unit tests
 //!
 //! # For operators
@@ -152,7 +153,7 @@ pub mod migrating {
     #![doc = include_str!("../docs/migrating.md")]
 }
 pub mod guarantees {
-    //! [how it is tested]: https://docs.rs/crate/quorlock/latest/source/docs/tested.md
+    //! [how it is tested]: crate::tested
     //! [operations]: crate::operations
     //! [servers]: crate::servers
     //!
@@ -166,7 +167,7 @@ pub mod operations {
     //! [`docs/observability/README.md`]: https://docs.rs/crate/quorlock/latest/source/docs/observability/README.md
     //! [`docs/program.md`]: crate::program#as-a-service
     //! [`docs/speed.md`]: https://docs.rs/crate/quorlock/latest/source/docs/speed.md
-    //! [`docs/tested.md`]: https://docs.rs/crate/quorlock/latest/source/docs/tested.md
+    //! [`docs/tested.md`]: crate::tested#outages
     //! [Errors and events]: crate::errors#events
     //! [`Guard::asked`]: crate::Guard::asked
     //! [`Handle::ask_to_release`]: crate::Handle::ask_to_release
@@ -192,6 +193,15 @@ pub mod servers {
     //! [operations]: crate::operations
     //!
     #![doc = include_str!("../docs/servers.md")]
+}
+pub mod tested {
+    //! [fuzz targets]: https://docs.rs/crate/quorlock
+    //! [guarantees]: crate::guarantees
+    //! [invariants]: https://docs.rs/crate/quorlock/latest/source/docs/invariants.md
+    //! [test your own service]: https://docs.rs/crate/quorlock
+    //! [the Docker page]: https://docs.rs/crate/quorlock
+    //!
+    #![doc = include_str!("../docs/tested.md")]
 }
 pub mod redlock {
     #![doc = include_str!("../docs/redlock.md")]
