@@ -236,21 +236,22 @@ impl Admission {
         {
             return accused;
         }
-        match (place, reference) {
+        if place == ClockPlace::Unknown && self.is_doubted_enough(node, now) {
             // All locks that exist now were granted after the doubt about the clock began.
-            (ClockPlace::Unknown, _) if self.is_doubted_enough(node, now) => ClockPlace::Noted,
-            // The clock was behind its mark before the step.
-            (ClockPlace::Noted | ClockPlace::Behind(_), _)
-                if let Some(by) = self.step_not_noted(node) =>
-            {
-                ClockPlace::Ahead(by)
-            }
-            (ClockPlace::Noted, Some(reference)) => {
-                self.count_gains_from_mark(node, reference, now);
-                place
-            }
-            (place, _) => place,
+            return ClockPlace::Noted;
         }
+        if matches!(place, ClockPlace::Noted | ClockPlace::Behind(_))
+            && let Some(by) = self.step_not_noted(node)
+        {
+            // The clock was behind its mark before the step.
+            return ClockPlace::Ahead(by);
+        }
+        if place == ClockPlace::Noted
+            && let Some(reference) = reference
+        {
+            self.count_gains_from_mark(node, reference, now);
+        }
+        place
     }
 
     /// Returns the step by which we have seen the node's clock go forward, if its mark does not have it. The clock was behind its
