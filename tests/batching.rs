@@ -14,6 +14,8 @@ use support::lua::with_includes;
 use support::{Server, Servers, fake, wait_until};
 
 const THREADS: usize = 64;
+/// The number of times that each thread takes its lock.
+const TIMES: usize = 20;
 /// A limit that is never reached.
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -23,18 +25,18 @@ fn builder(urls: impl IntoIterator<Item = String>) -> Builder {
     fresh(urls).node_timeout(Duration::from_secs(5))
 }
 
-/// Each thread takes its own free lock, named by `name`, `times` times. Returns the error of each thread,
+/// Each thread takes its own free lock, named by `name`, again and again. Returns the error of each thread,
 /// if it met one.
-fn lock_in_threads(
-    locks: &Quorlock,
-    times: usize,
-    name: impl Fn(usize) -> String + Sync,
-) -> Vec<Option<Error>> {
-    let work = |i| {
+fn lock_in_threads(locks: &Quorlock, name: impl Fn(usize) -> String + Sync) -> Vec<Option<Error>> {
+    in_threads(|i| {
         let name = name(i);
         let turn = || locks.try_lock(&name).optional()?.expect("it is free").unlock();
-        (0..times).find_map(|_| turn().err())
-    };
+        (0..TIMES).find_map(|_| turn().err())
+    })
+}
+
+/// Calls `work` in each thread with its number.
+fn in_threads(work: impl Fn(usize) -> Option<Error> + Sync) -> Vec<Option<Error>> {
     let work = &work;
     thread::scope(|scope| {
         let threads: Vec<_> = (0..THREADS).map(|i| scope.spawn(move || work(i))).collect();
@@ -46,7 +48,7 @@ fn lock_in_threads(
 fn many_threads_share_writes_and_calls() {
     let servers = Servers::start(3);
     let locks = connected(builder(servers.urls()));
-    assert!(lock_in_threads(&locks, 20, |i| format!("orders/{i}")).iter().all(Option::is_none));
+    assert!(lock_in_threads(&locks, |i| format!("orders/{i}")).iter().all(Option::is_none));
     for (node, server) in locks.node_stats().into_iter().zip(&*servers) {
         // Some acquires are never sent: those of locks that were given back before their turn.
         assert!(node.writes > 0 && node.scripts > node.writes * 3 / 2, "{node:?}");
@@ -97,7 +99,7 @@ fn a_batch_whose_script_was_forgotten_is_made_again() {
                 }
             }
         });
-        let errors = lock_in_threads(&locks, 20, |i| format!("orders/{i}"));
+        let errors = lock_in_threads(&locks, |i| format!("orders/{i}"));
         over.store(true, Ordering::Relaxed);
         assert!(errors.iter().all(Option::is_none), "{errors:?}");
     });
@@ -120,7 +122,7 @@ fn one_call_that_is_refused_takes_no_other_along() {
     let locks = connected(builder(limited(&servers, rules)));
     let is_mine = |i: usize| !i.is_multiple_of(8);
     let name = |i| if is_mine(i) { format!("mine/{i}") } else { format!("others/{i}") };
-    for (i, error) in lock_in_threads(&locks, 20, name).into_iter().enumerate() {
+    for (i, error) in lock_in_threads(&locks, name).into_iter().enumerate() {
         match error {
             None => assert!(is_mine(i), "{i}"),
             Some(error) => {
@@ -196,13 +198,35 @@ fn releases_come_before_what_is_behind_them_without_the_permission_that_batches_
     a_lock_that_was_dropped_is_free(&servers, urls);
 }
 
-/// Scripts then read key by key, so an access list that is older than batches is still enough.
+/// A batch then reads key by key, so an access list that is older than batches is still enough.
 #[test]
-fn without_the_permission_that_batches_need_calls_are_made_one_by_one() {
-    let servers = Servers::start(3);
+fn without_the_permission_to_read_several_keys_no_call_goes_out_twice() {
+    let servers = Servers::start(1);
     let locks = connected(builder(limited(&servers, "~* &* +@all -mget")));
-    let errors = lock_in_threads(&locks, 20, |i| format!("orders/{i}"));
+    let errors = lock_in_threads(&locks, |i| format!("orders/{i}"));
     assert!(errors.iter().all(Option::is_none), "{errors:?}");
+    let (scripts, calls) = (locks.node_stats()[0].scripts, servers[0].script_calls());
+    assert_eq!(scripts, 2 * (THREADS * TIMES) as u64);
+    assert!(scripts > calls * 3 / 2, "{calls} calls for {scripts} scripts");
+    servers.wait_no_keys();
+}
+
+/// A batch reads the values for all calls of a run by one command.
+#[test]
+fn locks_with_different_lifetimes_are_taken_by_one_run() {
+    let servers = Servers::start(1);
+    let locks = connected(builder(servers.urls()).max_ttl(LIMIT));
+    let errors = in_threads(|i| {
+        let ttl = Duration::from_millis(10_000 + i as u64);
+        let lock = locks.mutex(format!("orders/{i}")).ttl(ttl);
+        (0..TIMES).find_map(|_| lock.lock().and_then(Guard::unlock).err())
+    });
+    assert!(errors.iter().all(Option::is_none), "{errors:?}");
+    let (calls, reads) = (servers[0].script_calls(), servers[0].calls("mget"));
+    let scripts = locks.node_stats()[0].scripts;
+    assert!(scripts > calls * 3 / 2, "{calls} calls for {scripts} scripts");
+    // Each thread has one request on its way, so a batch has two runs at most: locks that are taken, and given back.
+    assert!(reads <= 2 * calls, "{reads} commands that read, in {calls} calls of scripts");
     servers.wait_no_keys();
 }
 

@@ -24,7 +24,7 @@ use support::{Servers, wait_until};
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// Lies: values that are no answer of a script, and answers without a vote.
-const LIES: [&str; 26] = [
+const LIES: [&str; 29] = [
     "*2\r\n:0\r\n:60000\r\n",
     "*2\r\n:0\r\n:-1\r\n",
     "*2\r\n:0\r\n:9223372036854775807\r\n",
@@ -41,6 +41,9 @@ const LIES: [&str; 26] = [
     "*-1\r\n",
     "$5\r\nalone\r\n",
     "*3\r\n$5\r\nalone\r\n:0\r\n:0\r\n",
+    "$16\r\n2251799813685248\r\n",
+    "$20\r\n99999999999999999999\r\n",
+    "*3\r\n$16\r\n2251799813685248\r\n:0\r\n:0\r\n",
     ":0\r\n:0\r\n",
     ">2\r\n+invalidate\r\n*0\r\n",
     "-NOSCRIPT No matching script\r\n",

@@ -7,7 +7,8 @@ use crate::core::link::{Answers, Form};
 /// Arguments before those of a run's requests: its script, and its numbers of keys, arguments and calls.
 const RUN_HEAD: usize = 4;
 
-/// Arguments behind these, if the requests take locks: the lifetimes of the locks and of their fences.
+/// Arguments behind these, if the requests take locks: the lifetimes of the locks and of their fences, or two empty ones if each
+/// request comes with its own.
 const LIFETIMES: usize = 2;
 
 /// Returns the answers of a batch of `requests` requests; as an error, a value that no batch of ours answers.
@@ -48,14 +49,86 @@ pub(super) fn write(
     }
 }
 
-/// Returns true if both requests fit into one run.
+/// Returns true if both requests fit into one run. Calls that take locks may have different lifetimes, and one of them may lack
+/// the arguments at the end that the other has.
 fn are_alike(a: &Request, b: &Request) -> bool {
-    a.script() == b.script()
-        && a.counts() == b.counts()
-        && match (a.as_taking(), b.as_taking()) {
-            (Some(a), Some(b)) => a.lifetimes().eq(b.lifetimes()),
-            _ => true,
+    let counts = |request: &Request| {
+        let (keys, arguments) = request.counts();
+        (keys, request.as_taking().is_none().then_some(arguments))
+    };
+    a.script() == b.script() && counts(a) == counts(b)
+}
+
+/// Several requests of one script, one after the other.
+struct Run<'a> {
+    requests: &'a [&'a Request],
+    /// The numbers of keys and of other arguments of each request, without its lifetimes if it takes a lock.
+    counts: (usize, usize),
+    /// Given if the requests take locks.
+    lifetimes: Option<Lifetimes<'a>>,
+}
+
+/// The lifetimes of the locks that the requests of a run take, and of the fences of these locks.
+enum Lifetimes<'a> {
+    Equal(Taking<'a>),
+    OfEach,
+}
+
+impl<'a> Run<'a> {
+    fn of(requests: &'a [&'a Request]) -> Self {
+        let takings = || requests.iter().filter_map(|request| request.as_taking());
+        let Some(first) = takings().next() else {
+            return Self { requests, counts: requests[0].counts(), lifetimes: None };
+        };
+        let arguments = takings().map(|taking| taking.counts().1).max().unwrap_or_default();
+        let are_equal = takings().all(|taking| taking.lifetimes().eq(first.lifetimes()));
+        let lifetimes = if are_equal { Lifetimes::Equal(first) } else { Lifetimes::OfEach };
+        Self { requests, counts: (first.counts().0, arguments), lifetimes: Some(lifetimes) }
+    }
+
+    /// The numbers of KEYS and of ARGV of the run.
+    fn size(&self) -> (usize, usize) {
+        let ((keys, arguments), requests) = (self.counts, self.requests.len());
+        let lifetimes = match self.lifetimes {
+            None => 0,
+            Some(Lifetimes::Equal(_)) => 1,
+            Some(Lifetimes::OfEach) => 1 + requests,
+        };
+        (keys * requests, RUN_HEAD + LIFETIMES * lifetimes + arguments * requests)
+    }
+
+    fn write_keys(&self, buffer: &mut Vec<u8>) {
+        if self.lifetimes.is_none() {
+            return self.requests.iter().for_each(|request| request.write_keys(buffer));
         }
+        self.requests.iter().for_each(|request| buffer.extend_from_slice(request.first_key()));
+        let takings = self.requests.iter().filter_map(|request| request.as_taking());
+        takings.for_each(|taking| buffer.extend_from_slice(taking.other_keys()));
+    }
+
+    fn write_arguments(&self, buffer: &mut Vec<u8>) {
+        let name = self.requests[0].script().batch().map_or("", |(name, _)| name);
+        let (keys, arguments) = self.counts;
+        write_bytes(buffer, name.as_bytes());
+        let counts = [keys, arguments, self.requests.len()];
+        counts.into_iter().for_each(|count| write_number(buffer, count));
+        match &self.lifetimes {
+            Some(Lifetimes::Equal(taking)) => taking.write_lifetimes(buffer),
+            Some(Lifetimes::OfEach) => (0..LIFETIMES).for_each(|_| write_bytes(buffer, b"")),
+            None => {}
+        }
+        for request in self.requests {
+            let Some(taking) = request.as_taking() else {
+                request.write_arguments(buffer, "");
+                continue;
+            };
+            if let Some(Lifetimes::OfEach) = self.lifetimes {
+                taking.write_lifetimes(buffer);
+            }
+            taking.write_arguments(buffer);
+            (taking.counts().1..arguments).for_each(|_| write_bytes(buffer, b""));
+        }
+    }
 }
 
 /// One call that makes all of `requests`, as `lua/mutex/batch.lua` takes it.
@@ -66,48 +139,14 @@ fn write_batch(
     (mark_key, mark): (&[u8], &str),
     buffer: &mut Vec<u8>,
 ) {
-    let runs = || requests.chunk_by(|a, b| are_alike(a, b));
-    let counts = |request: &Request| match request.as_taking() {
-        Some(taking) => taking.counts(),
-        None => request.counts(),
-    };
-    let (mut keys, mut arguments) = (1, 1);
-    for run in runs() {
-        let (its_keys, its_arguments) = counts(run[0]);
-        let lifetimes = if run[0].as_taking().is_some() { LIFETIMES } else { 0 };
-        keys += its_keys * run.len();
-        arguments += RUN_HEAD + lifetimes + its_arguments * run.len();
-    }
+    let runs: Vec<_> = requests.chunk_by(|a, b| are_alike(a, b)).map(Run::of).collect();
+    let sizes = runs.iter().map(Run::size);
+    let (keys, arguments) = sizes.fold((1, 1), |all, run| (all.0 + run.0, all.1 + run.1));
     batch.write_to(buffer, form, keys, arguments);
     write_bytes(buffer, mark_key);
-    for run in runs() {
-        if run[0].as_taking().is_some() {
-            run.iter().for_each(|request| buffer.extend_from_slice(request.first_key()));
-            let takings = run.iter().filter_map(|request| request.as_taking());
-            takings.for_each(|taking| buffer.extend_from_slice(taking.other_keys()));
-        } else {
-            run.iter().for_each(|request| request.write_keys(buffer));
-        }
-    }
+    runs.iter().for_each(|run| run.write_keys(buffer));
     write_bytes(buffer, mark.as_bytes());
-    for run in runs() {
-        let name = run[0].script().batch().map_or("", |(name, _)| name);
-        let (keys, arguments) = counts(run[0]);
-        write_bytes(buffer, name.as_bytes());
-        [keys, arguments, run.len()].into_iter().for_each(|count| write_number(buffer, count));
-        for lifetime in run[0].as_taking().into_iter().flat_map(Taking::lifetimes) {
-            if lifetime.is_empty() {
-                write_bytes(buffer, b"");
-            }
-            buffer.extend_from_slice(lifetime);
-        }
-        for request in run {
-            match request.as_taking() {
-                Some(taking) => taking.write_arguments(buffer),
-                None => request.write_arguments(buffer, ""),
-            }
-        }
-    }
+    runs.iter().for_each(|run| run.write_arguments(buffer));
 }
 
 /// The call that makes `requests`, one or several by `batch`, as a command with the script's source.

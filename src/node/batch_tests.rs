@@ -31,11 +31,23 @@ enum Call {
     Confirm { name: usize, owner: usize },
 }
 
+/// The kinds with a batch.
+fn batched_kinds() -> [&'static Kind; 2] {
+    let reentrant = KINDS.iter().find(|kind| kind.label == "reentrant");
+    [EXCLUSIVE, reentrant.expect("it is in the list")]
+}
+
 impl Call {
     fn request(&self) -> Request {
-        let ms = Duration::from_millis;
+        self.request_of(EXCLUSIVE)
+    }
+
+    fn request_of(&self, kind: &Kind) -> Request {
+        // A hash may be given no time at all. That deletes it, and is no error.
+        let least_ttl = if kind.label == "reentrant" { 1 } else { 0 };
+        let ms = |ms: u64| Duration::from_millis(ms.max(least_ttl));
         match *self {
-            Self::Acquire { name, owner, proposal, ttl, waits } => EXCLUSIVE.acquire(
+            Self::Acquire { name, owner, proposal, ttl, waits } => kind.acquire(
                 &names(&[NAMES[name]]),
                 MARK_KEY,
                 Claimant::of(OWNERS[owner]),
@@ -47,21 +59,17 @@ impl Call {
                 let until_ms = NOW.as_millis() as i64 + if late { -1 } else { 1_000_000 };
                 let fence = number.map(|number| Fence { number, up_to: number });
                 let repair = Repair { until_ms, mark_key: MARK_KEY, quarantine: true, fence };
-                EXCLUSIVE.extend(
-                    &names(&[NAMES[name]]),
-                    Claimant::of(OWNERS[owner]),
-                    ms(ttl),
-                    repair,
-                )
+                let owner = Claimant::of(OWNERS[owner]);
+                kind.extend(&names(&[NAMES[name]]), owner, ms(ttl), repair)
             }
             Self::Release { name, owner, keep, raise } => {
                 let until_ms = |ms| NOW.as_millis() as i64 + ms;
                 let keep = keep.map(|ms| Keep { until_ms: until_ms(ms), by_ms: until_ms(1) });
                 let raise = raise.map(|to| Raise { to, lasts: ms(9_000) });
-                EXCLUSIVE.release(&names(&[NAMES[name]]), Claimant::of(OWNERS[owner]), keep, raise)
+                kind.release(&names(&[NAMES[name]]), Claimant::of(OWNERS[owner]), keep, raise)
             }
             Self::Confirm { name, owner } => {
-                EXCLUSIVE.confirm(&names(&[NAMES[name]]), OWNERS[owner], 7).expect("it has numbers")
+                kind.confirm(&names(&[NAMES[name]]), OWNERS[owner], 7).expect("it has numbers")
             }
         }
     }
@@ -69,7 +77,8 @@ impl Call {
 
 fn a_call() -> impl Strategy<Value = Call> {
     let number = || prop_oneof![Just(None), (1_u64..40).prop_map(Some)];
-    let ttl = || prop_oneof![Just(1_000_u64), 1_000_u64..60_000];
+    // A server refuses to set a key for no time, which is an error of the script.
+    let ttl = || prop_oneof![6 => Just(1_000_u64), 6 => 1_000_u64..60_000, 1 => Just(0)];
     let (name, owner) = (|| 0..NAMES.len(), || 0..OWNERS.len());
     prop_oneof![
         5 => (name(), owner(), number(), ttl(), a_wait()).prop_map(
@@ -182,10 +191,12 @@ proptest! {
 
     #[test]
     fn a_batch_does_what_its_calls_do(
+        kind in 0..2_usize,
         there in prop::collection::vec(a_command(), 0..4),
         calls in prop::collection::vec(a_call(), 1..24),
     ) {
-        let requests: Vec<_> = calls.iter().map(|call| Arc::new(call.request())).collect();
+        let kind = batched_kinds()[kind];
+        let requests: Vec<_> = calls.iter().map(|call| Arc::new(call.request_of(kind))).collect();
         let (mut one_by_one, mut together) = (node(&there), node(&there));
         let expected = run(&mut one_by_one, &requests, MARK, false);
         prop_assert_eq!(run(&mut together, &requests, MARK, true), expected);
@@ -196,12 +207,14 @@ proptest! {
     /// The requests of one write are put in an order in which a batch is cheap.
     #[test]
     fn a_batch_in_another_order_does_what_its_calls_do(
+        kind in 0..2_usize,
         there in prop::collection::vec(a_command(), 0..4),
         calls in prop::collection::vec(a_call(), WORTH_IT..24),
     ) {
         let batched = |call: &&Call| !matches!(call, Call::Confirm { .. });
         let calls: Vec<_> = calls.iter().filter(batched).collect();
-        let requests: Vec<_> = calls.iter().map(|call| Arc::new(call.request())).collect();
+        let kind = batched_kinds()[kind];
+        let requests: Vec<_> = calls.iter().map(|call| Arc::new(call.request_of(kind))).collect();
         let purpose = |call: &Call| match call {
             Call::Acquire { .. } => Purpose::Taking,
             _ => Purpose::Holding,
@@ -237,24 +250,66 @@ proptest! {
     }
 }
 
+fn taking(name: usize, owner: usize, proposal: u64, ttl: u64) -> Call {
+    Call::Acquire { name, owner, proposal: Some(proposal), ttl, waits: Waits::default() }
+}
+
 /// An end of a fence is set anew if it is too early by more than a second.
 #[test]
 fn the_end_of_a_fence_may_be_a_second_early() {
-    let acquire = |proposal| {
+    let of_one_name = |kind: &&&Kind| kind.has_numbers() && kind.most_names == 1;
+    let mut kinds = 0;
+    for kind in KINDS.iter().filter(of_one_name) {
+        kinds += 1;
+        for (ms, moved) in [(1_000, 0), (1_001, 1_001)] {
+            let (mut engine, later) = (node(&[]), NOW + Duration::from_millis(ms));
+            let end = |engine: &mut Engine| {
+                let fence = engine.keys(NOW).into_iter().find(|it| it.key == fence_key(NAMES[0]));
+                fence.and_then(|fence| fence.expires_at).expect("it ends")
+            };
+            engine.call(&taking(0, 0, 7, 9_000).request_of(kind).eval(MARK), NOW);
+            let before = end(&mut engine);
+            let again = taking(0, 0, 8, 9_000).request_of(kind);
+            let answer = value(engine.call(&again.eval(MARK), later));
+            let listed = Value::List(vec![Value::Int(1), Value::Int(8)]);
+            assert!([Value::Text("8".to_owned()), listed].contains(&answer), "{answer}");
+            let moved = Duration::from_millis(moved);
+            assert_eq!(end(&mut engine), before + moved, "{kind:?} after {ms} ms");
+        }
+    }
+    assert_eq!(kinds, 5);
+}
+
+/// The calls before and behind the failed one are made.
+#[test]
+fn an_error_ends_one_call_of_a_run() {
+    let refused = || Some(Value::List(vec![Value::Int(0), Value::Int(1_000)]));
+    let granted = |number: &str| Some(Value::Text(number.to_owned()));
+    let calls = [(0, 0, 7, 1_000), (1, 0, 8, 0), (0, 1, 9, 1_000), (2, 1, 10, 2_000)];
+    let calls = calls.map(|(name, owner, number, ttl)| taking(name, owner, number, ttl));
+    let requests = calls.map(|call| Arc::new(call.request()));
+    let answers = run(&mut node(&[]), &requests, MARK, true);
+    assert_eq!(answers, [granted("7"), None, refused(), granted("10")]);
+}
+
+/// Calls with different lifetimes, and callers that have waited among others that have not.
+#[test]
+fn calls_that_take_locks_are_one_run_whatever_their_terms() {
+    let priority = Priority { began_ms: 5, id: 1 };
+    let reservation = Reservation { priority, lasts: Duration::ZERO, beside_sharers: false };
+    let waits = Waits { reservation: Some(reservation), ..Waits::default() };
+    let waiting = Call::Acquire { name: 1, owner: 1, proposal: Some(8), ttl: 1_000, waits };
+    let calls = [taking(0, 0, 7, 1_000), waiting, taking(2, 2, 9, 2_000)];
+    for kind in batched_kinds() {
+        let requests = calls.each_ref().map(|call| call.request_of(kind));
+        let requests = requests.each_ref();
+        assert_eq!(requests.chunk_by(|a, b| are_alike(a, b)).count(), 1);
+        let release = Call::Release { name: 0, owner: 0, keep: None, raise: None };
+        assert!(!are_alike(requests[0], &release.request_of(kind)));
+        // Without fencing, a call has fewer keys.
         let waits = Waits::default();
-        Call::Acquire { name: 0, owner: 0, proposal: Some(proposal), ttl: 9_000, waits }.request()
-    };
-    for (ms, moved) in [(1_000, 0), (1_001, 1_001)] {
-        let (mut engine, later) = (node(&[]), NOW + Duration::from_millis(ms));
-        let end = |engine: &mut Engine| {
-            let fence = engine.keys(NOW).into_iter().find(|it| it.key == fence_key(NAMES[0]));
-            fence.and_then(|fence| fence.expires_at).expect("it ends")
-        };
-        engine.call(&acquire(7).eval(MARK), NOW);
-        let before = end(&mut engine);
-        let answer = value(engine.call(&acquire(8).eval(MARK), later));
-        assert_eq!(answer, Value::Text("8".to_owned()));
-        assert_eq!(end(&mut engine), before + Duration::from_millis(moved));
+        let plain = Call::Acquire { name: 0, owner: 0, proposal: None, ttl: 1_000, waits };
+        assert!(!are_alike(requests[0], &plain.request_of(kind)));
     }
 }
 

@@ -211,9 +211,16 @@ impl Server {
     /// The number of calls to run a script.
     #[track_caller]
     pub fn script_calls(&self) -> u64 {
+        self.calls("eval")
+    }
+
+    /// The number of calls of the commands whose names begin with `name`, also by scripts.
+    #[track_caller]
+    pub fn calls(&self, name: &str) -> u64 {
         let info = self.command(&["INFO", "commandstats"]);
         let info: String = redis::from_redis_value(info).expect("text");
-        let calls = info.lines().filter(|line| line.starts_with("cmdstat_eval")).map(|line| {
+        let lines = info.lines().filter_map(|line| line.strip_prefix("cmdstat_"));
+        let calls = lines.filter(|line| line.starts_with(name)).map(|line| {
             let (_, calls) = line.split_once(":calls=").expect("a count");
             calls.split(',').next().and_then(|calls| calls.parse::<u64>().ok()).expect("a number")
         });
