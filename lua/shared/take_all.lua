@@ -15,8 +15,7 @@ local function take_all(keys, arguments, calls)
   local lock, behind_locks = key, key + calls
   argument, key = argument + 2, key + keys * calls
   -- One command reads the reservations and the fences for all calls. No value at all, if the permission is missing.
-  local read, at = redis.pcall('MGET', unpack(KEYS, behind_locks, key - 1)), 1
-  local changed -- the reservations that an earlier call may have changed, if there are any
+  local read, at, changed = redis.pcall('MGET', unpack(KEYS, behind_locks, key - 1)), 1, has_waiter and {}
   local function make_others()
     while lock < behind_locks do
       local LOCK, RESERVED, FENCE = KEYS[lock], KEYS[behind_locks + at - 1], has_fence and KEYS[behind_locks + at] or nil
@@ -27,21 +26,26 @@ local function take_all(keys, arguments, calls)
       local reserved, known = read[at], read[at + 1]
       lock, at, argument, replied = lock + 1, at + each, argument + arguments, replied + 1
       replies[replied] = 'alone'
-      if changed and changed[RESERVED] then
-        reserved = nil
-      end
-      if WAITER ~= '' then
-        changed = changed or {}
-        changed[RESERVED] = true -- by the call's grant, or by its refusal
+      if has_waiter then
+        if changed[RESERVED] then
+          reserved = nil
+        end
+        if WAITER ~= '' then
+          changed[RESERVED] = true -- by the call's grant, or by its refusal
+        end
       end
       if reserved == nil then
         -- pcall: a value of another type under that key reserves nothing.
         reserved = redis.pcall('GET', RESERVED)
-        if type(reserved) == 'table' and string.find(reserved.err, 'WRONGTYPE', 1, true) then
-          reserved = false
+        if type(reserved) == 'table' then
+          local is_of_another_type = string.find(reserved.err, 'WRONGTYPE', 1, true)
+          reserved = nil -- a permission is missing
+          if is_of_another_type then
+            reserved = false
+          end
         end
       end
-      if type(reserved) ~= 'table' then
+      if reserved ~= nil then
         local reply = acquire(LOCK, RESERVED, FENCE, OWNER, TTL, PROPOSAL, FENCE_TTL, WAITER, reserved, known)
         if type(reply) ~= 'table' or not reply.err then
           replies[replied] = reply
