@@ -96,11 +96,9 @@ impl Connection {
         Ok(connection)
     }
 
-    /// Returns the run of the server, and the number of the connection there. If the connection may be relayed, it has no run: a
-    /// proxy may deliver requests to the next run that were written for this one.
+    /// Returns the run of the server, and the number of the connection there.
     pub(super) fn opened(&self, is_relayed: bool) -> Opened {
-        let run = if is_relayed { String::new() } else { self.run_id.clone() };
-        Opened { run, id: self.id }
+        Opened { run: self.run_id.clone(), id: self.id, is_relayed }
     }
 
     /// Reads the answer to `CLIENT ID`.

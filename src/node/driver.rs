@@ -382,8 +382,7 @@ impl Driver {
         };
         self.is_relayed = is_relayed;
         // A proxy has kept the connection open.
-        let run_id = probe.identity.run_id();
-        if self.connection.as_ref().is_some_and(|it| it.run_id() != run_id) {
+        if !self.link.leads_to(probe.identity.run_id()) {
             return Err(question::another_server(&self.address));
         }
         self.set.probed(self.node, probe, clock::now());

@@ -236,8 +236,6 @@ pub(super) struct Worker {
     look_epoch: u64,
     /// The time at which the first answer to the present question came.
     answered: Time,
-    /// The run of the server to which the connection was made.
-    run_id: String,
     /// The first answers to the present question about the node, or of those that show which server answers.
     answers: Vec<Value>,
 }
@@ -255,7 +253,6 @@ impl Worker {
             epoch: 0,
             look_epoch: 0,
             answered: Time::default(),
-            run_id: String::new(),
             answers: Vec::new(),
         };
         worker.carry_on(cx);
@@ -494,10 +491,8 @@ impl Worker {
         match self.conn {
             Some(conn) => {
                 let id = cx.settings.may_end.then_some(conn as u64);
-                self.run_id = cx.net.run_of(conn);
-                // A proxy may deliver requests to the next run that were written for this one.
-                let run = if cx.net.relayed { String::new() } else { self.run_id.clone() };
-                let opened = Opened { run, id };
+                let run = cx.net.run_of(conn);
+                let opened = Opened { run, id, is_relayed: cx.net.relayed };
                 self.tell(cx, |link, _| link.handle_opened(opened, now));
             }
             None => {
@@ -585,7 +580,7 @@ impl Worker {
         let (node, now) = (self.node, cx.now());
         let sent = self.link.sent().unwrap_or(now);
         let probe = read_probe(answers, sent, self.answered)?.probe;
-        if probe.identity.run_id() != self.run_id {
+        if !self.link.leads_to(probe.identity.run_id()) {
             return Some(false);
         }
         cx.shared.saw_clock(node, probe.clock);

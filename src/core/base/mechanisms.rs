@@ -56,6 +56,10 @@ pub(crate) enum Mechanism {
     OneServerAnswers,
     /// A connection that a proxy keeps open ends when another server answers over it.
     RelayedConnectionsEnd,
+    /// A connection ends when a probe over it shows another run of the server than the login.
+    AnotherRunEndsConnections,
+    /// A proxy may deliver requests to the next server that were written for this one.
+    RelayedRequestsMayFollow,
     /// A mark that was made under another replication id may be that of a server which was a replica since.
     ReplicationIdsAreCompared,
     /// A call ends quarantines only on the word of its caller, or if the nodes show that no lock can be held.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::super::base::Time;
+use super::super::base::{Mechanism, Time};
 use super::job::Job;
 use super::late::Via;
 
@@ -210,6 +210,17 @@ pub(crate) struct Opened {
     pub(crate) run: String,
     /// The connection's number by the server's count, if we may know it. A number is never given to another connection.
     pub(crate) id: Option<u64>,
+    /// True if the connection may lead through a proxy that keeps it open when another server takes over.
+    pub(crate) is_relayed: bool,
+}
+
+impl Opened {
+    /// Returns the run with which all requests end that are written over the connection. It is empty if there is none: a proxy may
+    /// deliver them to the next run.
+    pub(super) fn run_of_requests(&self) -> &str {
+        let may_follow = self.is_relayed && Mechanism::RelayedRequestsMayFollow.is_on();
+        if may_follow { "" } else { &self.run }
+    }
 }
 
 /// The next step of the driver.

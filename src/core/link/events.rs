@@ -23,7 +23,7 @@ impl<R: Request, Q> Link<R, Q> {
         if !matches!(self.phase, Phase::Connecting) {
             return;
         }
-        let left = self.old.that_have_to_end(&opened.run, opened.id, now);
+        let left = self.old.that_have_to_end(opened.run_of_requests(), opened.id, now);
         let via = Via { connection: 0, fenced: false };
         let (known, round_trip) = (Known::new(), RoundTrip::new(now));
         self.connection = Some(Connection { opened, via, known, round_trip, is_up: false });
@@ -59,7 +59,7 @@ impl<R: Request, Q> Link<R, Q> {
     /// Begins to use the connection: the old ones are ended, as far as that is permitted.
     fn fenced_off(&mut self, now: Time) {
         if let Some(connection) = &mut self.connection {
-            connection.via = self.old.opened(&connection.opened.run, now);
+            connection.via = self.old.opened(connection.opened.run_of_requests(), now);
             if connection.via.fenced {
                 self.pending.repeat_now(now);
             }
@@ -92,7 +92,7 @@ impl<R: Request, Q> Link<R, Q> {
         else {
             return;
         };
-        let run = &connection.opened.run;
+        let run = connection.opened.run_of_requests();
         if let Some(id) = left.pop_front() {
             match over {
                 true => self.old.ended(run, id),
@@ -254,7 +254,8 @@ impl<R: Request, Q> Link<R, Q> {
         let is_up = connection.is_up;
         // Only unanswered requests matter: a question about the node may run late.
         if is_up && self.again.is_some() {
-            self.old.given_up(&connection.opened.run, connection.opened.id, now);
+            let opened = &connection.opened;
+            self.old.given_up(opened.run_of_requests(), opened.id, now);
         }
         // A server that was restarted, or that closes idle connections, is no reason to fail. Each request may be sent again,
         // since it sets and never increments.

@@ -521,6 +521,13 @@ impl<R: Request, Q> Link<R, Q> {
         }
     }
 
+    /// Returns true if the present connection leads to that run of the server, which a probe over it has shown. Otherwise a proxy
+    /// has kept it open, and it has come to its end.
+    pub(crate) fn leads_to(&self, run: &str) -> bool {
+        let is_same = self.connection.as_ref().is_some_and(|it| it.opened.run == run);
+        is_same || !Mechanism::AnotherRunEndsConnections.is_on()
+    }
+
     /// Returns true if the node may be used over the present connection.
     pub(crate) fn is_up(&self) -> bool {
         self.connection.as_ref().is_some_and(|connection| connection.is_up)

@@ -241,7 +241,10 @@ impl Driven {
 
     pub(super) fn opened(&mut self, id: u64) {
         assert_eq!(self.poll(), Step::Connect);
-        self.link.handle_opened(Opened { run: "run".to_owned(), id: Some(id) }, self.now);
+        self.link.handle_opened(
+            Opened { run: "run".to_owned(), id: Some(id), is_relayed: false },
+            self.now,
+        );
     }
 
     /// Submits a request of that script, and returns its number.

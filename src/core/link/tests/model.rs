@@ -122,7 +122,8 @@ impl Model {
         match step {
             Step::Connect => {
                 self.connections += 1;
-                let opened = Opened { run: "run".to_owned(), id: Some(self.connections) };
+                let id = Some(self.connections);
+                let opened = Opened { run: "run".to_owned(), id, is_relayed: false };
                 driven.link.handle_opened(opened, driven.now);
             }
             Step::Write => self.write(),
