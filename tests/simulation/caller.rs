@@ -19,6 +19,8 @@ pub(super) struct Caller {
     index: usize,
     /// Outdates the notes that were scheduled before.
     epoch: u64,
+    /// Time at which it goes on by itself.
+    due: Time,
     doing: Doing,
     /// Number of locks that it has tried for in the last phase, where it must get each of them.
     to_probe: usize,
@@ -45,7 +47,8 @@ impl Caller {
         let thread = cx.shared.new_thread();
         let doing = Doing::Thinking;
         let again = Vec::new();
-        let mut caller = Self { index, epoch: 0, doing, to_probe: 0, calls: 0, thread, again };
+        let due = cx.now();
+        let mut caller = Self { index, epoch: 0, due, doing, to_probe: 0, calls: 0, thread, again };
         let at = cx.now().after(cx.settings.habit.begins()).after(cx.net.chance.ms(0..50));
         caller.remind(cx, at);
         caller
@@ -58,6 +61,11 @@ impl Caller {
     /// Returns true if it wants a lock.
     pub(super) fn is_calling(&self) -> bool {
         matches!(self.doing, Doing::Calling(_))
+    }
+
+    /// Returns the time at which its call goes on by itself, if it wants a lock.
+    pub(super) fn due(&self) -> Option<Time> {
+        self.is_calling().then_some(self.due)
     }
 
     /// Returns true if it waits for the note with that epoch.
@@ -96,6 +104,7 @@ impl Caller {
 
     fn remind(&mut self, cx: &mut Cx<'_>, at: Time) {
         let note = self.next_note(cx);
+        self.due = at;
         cx.remind(at, note);
     }
 

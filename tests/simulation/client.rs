@@ -21,7 +21,7 @@ use super::shared::{Shared, configuration};
 use super::subscriptions::{News, Session};
 use super::worker::{NoAnswer, Worker};
 use crate::core::admission::mark::Configuration;
-use crate::core::admission::worth_waiting;
+use crate::core::admission::{Grants, worth_waiting};
 use crate::core::base::{Backoff, HoldClass, Time};
 use crate::core::hold::{Answers, Releases};
 use crate::core::vote::{Cleanup, LastNumbers, Release, only_asked};
@@ -390,6 +390,16 @@ impl Client {
             }
             _ => false,
         }
+    }
+
+    /// Returns the times at which its calls go on by themselves, in true time.
+    pub(super) fn due_times(&self) -> impl Iterator<Item = Duration> {
+        self.callers.iter().filter_map(Caller::due).map(|due| self.clock.when(due))
+    }
+
+    /// Returns true if the node grants locks to it, as far as it knows.
+    pub(super) fn is_granted_by(&self, node: usize) -> bool {
+        self.shared.admission.borrow().grants(node) != Grants::Nothing
     }
 
     /// Returns true if one of its callers wants a lock.

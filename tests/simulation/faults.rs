@@ -263,6 +263,11 @@ pub(super) fn begin(world: &mut World, fault: &Fault) {
         {
             world.forgets(node);
             world.net.checks.unguarded |= fault.forgets(world.plan.quarantine);
+            if !fault.steps() {
+                // A clock that is set just before a change of the mark is found out by the next reading.
+                let longest = world.plan.longest_ttl() - world.plan.clock_tolerance;
+                world.net.nodes[node].forgot_until = world.net.now + longest.mul_f64(0.98);
+            }
         }
         _ => {}
     }

@@ -15,6 +15,7 @@ use super::node::{SimNode, run_id};
 use super::plan::Plan;
 use super::switches::Switches;
 use super::worker::NoAnswer;
+use crate::core::admission::Identity;
 use crate::embedded::Reply;
 use crate::node::OF_SERVER;
 
@@ -85,6 +86,17 @@ impl Message {
     pub(super) const fn of(command: Vec<Vec<u8>>) -> Self {
         Self { command, parts: Vec::new(), by_hash: false }
     }
+
+    /// Its purpose.
+    pub(super) fn what(&self) -> &'static str {
+        let of_command = || match self.command[0].as_slice() {
+            b"INFO" => "info",
+            b"TIME" => "clock",
+            b"CLIENT" => "end",
+            _ => "",
+        };
+        self.parts.first().map_or_else(of_command, |part| part.what)
+    }
 }
 
 /// The commands that show which server answers.
@@ -117,6 +129,8 @@ pub(super) struct Link {
     troubled_at: Duration,
     /// Last time at which the client found that it cannot reach the node.
     pub(super) failed_at: Duration,
+    /// The server on which the mark was read that the client has of the node.
+    probed: Option<Identity>,
 }
 
 impl Link {
@@ -141,6 +155,8 @@ struct Conn {
     incarnation: u64,
     /// True until the client closes it.
     open: bool,
+    /// Time at which the client gave it up, since the node was silent.
+    given_up_at: Option<Duration>,
     /// Set once it was reset: requests on their way run that much later, or never (inner `None`).
     reset: Option<Option<Duration>>,
     requests: VecDeque<Message>,
@@ -155,6 +171,8 @@ struct Conn {
     held: bool,
     /// True if no further reply arrives.
     mute: bool,
+    /// The server that has run the last script of a probe.
+    probed: Option<Identity>,
     /// True once the node has ended it. Nothing that was written over it runs any more.
     ended: bool,
 }
@@ -189,8 +207,10 @@ pub(super) struct Network {
     flaky: usize,
     sleepy: usize,
     pub(super) pair: bool,
-    /// True if a proxy keeps connections open when a node is restarted. The node refuses `INFO` in scripts then.
+    /// True if a proxy keeps connections open when a node is restarted, and the node refuses `INFO` in scripts.
     pub(super) relayed: bool,
+    /// True if a proxy keeps connections open when a node is restarted.
+    keeps_connections: bool,
     longest_nap: Duration,
     /// True once faults are over.
     pub(super) calm: bool,
@@ -227,6 +247,7 @@ impl Network {
             sleepy: plan.sleepy,
             pair: plan.pair,
             relayed: plan.relayed,
+            keeps_connections: plan.relayed || plan.unnoticed_proxy,
             // Half as long again as a lease, so that pauses cover each part of a lease.
             longest_nap: (plan.ttl * 3 / 2).min(LATEST),
             calm: false,
@@ -251,6 +272,11 @@ impl Network {
         self.now = entry.key().0;
         self.events += 1;
         Some(entry.remove())
+    }
+
+    /// Returns true if nothing more happens now.
+    pub(super) fn is_over_for_now(&self) -> bool {
+        self.queue.first_key_value().is_none_or(|((at, _), _)| *at > self.now)
     }
 
     pub(super) fn tell(&mut self, line: impl FnOnce() -> String) {
@@ -294,6 +320,7 @@ impl Network {
                 node,
                 incarnation,
                 open: true,
+                given_up_at: None,
                 reset: None,
                 requests: VecDeque::new(),
                 replies: VecDeque::new(),
@@ -303,6 +330,7 @@ impl Network {
                 stalled_replies: 0,
                 held: false,
                 mute: false,
+                probed: None,
                 ended: false,
             });
             (there + self.delay(client, node, Way::ToClient), Ok(self.conns.len() - 1))
@@ -353,6 +381,14 @@ impl Network {
     /// Closes it on the client's side. Requests that were sent may still arrive.
     pub(super) fn close(&mut self, id: ConnId) {
         self.conns[id].open = false;
+    }
+
+    /// As `close`, because the node is silent, although the connection may work.
+    pub(super) fn give_up(&mut self, id: ConnId) {
+        let is_alive = self.is_alive(id);
+        let conn = &mut self.conns[id];
+        conn.given_up_at = Some(self.now).filter(|_| conn.open && is_alive);
+        conn.open = false;
     }
 
     pub(super) fn close_all(&mut self, client: usize) {

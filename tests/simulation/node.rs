@@ -6,11 +6,14 @@ use std::hash::{DefaultHasher, Hasher};
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
-use super::network::ConnId;
+use super::fan_out::value;
+use super::network::{ConnId, info};
+use crate::core::admission::Identity;
 use crate::core::base::HoldClass;
 use crate::embedded::{Engine, Reply};
 use crate::kinds::KINDS;
 use crate::kinds::contract::kind::Kind;
+use crate::node::identity;
 
 pub(super) struct SimNode {
     engine: Pooled,
@@ -39,6 +42,8 @@ pub(super) struct SimNode {
     steps: Vec<(Duration, Duration)>,
     /// End of the time for which it is out of reach after it has forgotten locks.
     pub(super) away_until: Duration,
+    /// Time until which locks may be held that it has forgotten.
+    pub(super) forgot_until: Duration,
     /// The holders of keys at this time of its wall clock, as found since its last command. Checkers ask for them
     /// again and again.
     found: (Duration, BTreeMap<Vec<u8>, Vec<Holder>>),
@@ -102,6 +107,7 @@ impl SimNode {
             was_set_back: false,
             steps: Vec::new(),
             away_until: Duration::ZERO,
+            forgot_until: Duration::ZERO,
             found: Default::default(),
         };
         // The engine has been up since its first command.
@@ -138,12 +144,12 @@ impl SimNode {
         self.set_forward(by);
         self.steps.push((now, by));
         self.steps.retain(|(at, _)| *at + within > now);
-        self.steps.iter().map(|(_, by)| *by).sum()
+        self.gained()
     }
 
-    /// Returns true if its clock was set forward by more than that in one step.
-    pub(super) fn was_set_far(&self, tolerance: Duration) -> bool {
-        self.steps.iter().any(|(_, by)| *by > tolerance)
+    /// Returns the sum of the steps by which its clock was set forward lately.
+    pub(super) fn gained(&self) -> Duration {
+        self.steps.iter().map(|(_, by)| *by).sum()
     }
 
     /// Sets that key to a number made of a time `by` ahead of its clock.
@@ -177,6 +183,13 @@ impl SimNode {
     pub(super) fn take_published(&mut self) -> Vec<(Vec<u8>, Vec<u8>)> {
         let published = self.engine.take_published().into_iter();
         published.map(|message| (message.channel, message.text)).collect()
+    }
+
+    /// Returns the server that it is now.
+    pub(super) fn identity(&mut self, now: Duration) -> Option<Identity> {
+        let sections = info().map(|command| value(&self.read(&command, now)));
+        let [server, replication] = sections.collect::<Vec<_>>().try_into().ok()?;
+        identity([&server, &replication])
     }
 
     pub(super) fn value(&mut self, key: &[u8], now: Duration) -> Option<Vec<u8>> {

@@ -41,6 +41,8 @@ pub(super) struct Plan {
     pub(super) blips: bool,
     /// True if a proxy keeps the connections of clients open when a node is restarted.
     pub(super) relayed: bool,
+    /// True if a proxy does so, and clients cannot know that there is one.
+    pub(super) unnoticed_proxy: bool,
     /// True if two clients want one lock, and there are no faults at all.
     pub(super) pair: bool,
     /// True if the only faults are deletions of keys.
@@ -132,6 +134,7 @@ impl Plan {
             rolling,
             blips,
             relayed: false,
+            unnoticed_proxy: false,
             pair: false,
             deleting,
             latency_ms: if quiet { 2 } else { chance.pick(&[2, 2, 2, 20]) },

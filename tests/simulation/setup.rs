@@ -291,9 +291,11 @@ impl Habit {
         }
     }
 
-    /// Returns true if they want the lock again and again, without long rests.
+    /// Returns true if they want the lock again and again, without long rests, and wait for it as long as it takes.
     pub(super) fn wants_again(self) -> bool {
-        matches!(self, Self::Works(_) | Self::Queues(_) | Self::TakesPermits(..) | Self::Loops(_))
+        let is_patient = |wanted: Loop| wanted.patience.is_none();
+        matches!(self, Self::Works(_) | Self::Queues(_) | Self::TakesPermits(..))
+            || matches!(self, Self::Loops(wanted) if is_patient(wanted))
     }
 
     /// Returns true if they think before they want something again.

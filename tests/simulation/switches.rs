@@ -16,6 +16,8 @@ pub(super) struct Switches {
     pub(super) off: &'static [Mechanism],
     /// A piece of a script, and its replacement.
     pub(super) script: Option<(&'static str, &'static str)>,
+    /// True if a probe reads which server answers before it reads the mark.
+    pub(super) info_first: bool,
     /// True if grants of a lost attempt are not given back: a fault of other libraries.
     pub(super) keeps_lost_attempts: bool,
     /// The active checkers; all, if none is named.
@@ -24,8 +26,13 @@ pub(super) struct Switches {
 
 impl Switches {
     /// The shipped state.
-    pub(super) const ALL_ON: Self =
-        Self { off: &[], script: None, keeps_lost_attempts: false, checkers: &[] };
+    pub(super) const ALL_ON: Self = Self {
+        off: &[],
+        script: None,
+        info_first: false,
+        keeps_lost_attempts: false,
+        checkers: &[],
+    };
 
     /// The call of a script under these switches.
     pub(super) fn applied(&self, mut command: Vec<Vec<u8>>) -> Vec<Vec<u8>> {

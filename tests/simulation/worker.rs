@@ -420,8 +420,13 @@ impl Worker {
                 let owner = Rc::new(b"none".to_vec());
                 let part = Part { keys: [MARK.to_vec()].into(), owner, what };
                 let (command, by_hash) = (question.request.eval(""), form == Form::Sha);
-                messages.push(Message { command, parts: vec![part], by_hash });
-                messages.extend(info().map(Message::of));
+                let script = Message { command, parts: vec![part], by_hash };
+                let info = info().map(Message::of);
+                if cx.net.switches.info_first {
+                    messages.extend(info.chain([script]));
+                } else {
+                    messages.extend([script].into_iter().chain(info));
+                }
             }
             Command::Call { jobs, batch, mark, form } => {
                 has_calls = true;
@@ -459,7 +464,7 @@ impl Worker {
                 message.command = cx.net.switches.applied(message.command);
                 cx.net.send(conn, message);
             }
-            cx.net.close(conn);
+            cx.net.give_up(conn);
         }
         let now = cx.now();
         self.tell(cx, |link, around| link.handle_closed(now, around));
@@ -522,7 +527,10 @@ impl Worker {
                 if self.answers.len() < node::Question::COMMANDS {
                     return;
                 }
-                let answers = std::mem::take(&mut self.answers);
+                let mut answers = std::mem::take(&mut self.answers);
+                if cx.net.switches.info_first {
+                    answers.rotate_right(1);
+                }
                 let is_unknown = |answer: &Value| matches!(answer, Value::Strange(text) if text.contains("NOSCRIPT"));
                 if answers.iter().any(is_unknown) {
                     self.tell(cx, |link, around| link.handle_question(Told::NoScript, now, around));
@@ -585,6 +593,12 @@ impl Worker {
         }
         cx.shared.saw_clock(node, probe.clock);
         let others_look = cx.shared.seen(|admission| admission.probed(node, probe, now));
+        self.conn.into_iter().for_each(|conn| cx.net.is_probed(conn));
+        for node in 0..cx.settings.nodes {
+            if let Grants::Under(mark) = cx.shared.admission.borrow().grants(node) {
+                cx.net.check_mark(cx.client, node, mark);
+            }
+        }
         if cx.shared.hear_of_clocks() {
             hurry(cx, |_| true);
         } else if others_look {

@@ -83,6 +83,8 @@ impl World {
         world.net.checks.promise_exclusion = !plan.wrong_rates && !plan.deleting;
         world.net.checks.promise_tokens = plan.promises_tokens();
         world.net.checks.promise_jobs = plan.promises_jobs();
+        world.net.checks.promise_admission = plan.explored;
+        world.net.checks.promise_final = plan.explored && !plan.relayed && !plan.unnoticed_proxy;
         world
     }
 

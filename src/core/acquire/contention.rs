@@ -5,6 +5,9 @@ use std::time::Duration;
 use super::super::base::{Backoff, Mechanism, POLL, Rule};
 use super::super::wake::WakeReason;
 
+/// The sleep of a waiter that does not look again by itself.
+const FOR_EVER: Duration = Duration::from_secs(3_600);
+
 /// Delay per waiter ahead of us: the time of one attempt, within these bounds. At most `MOST_AHEAD` waiters count.
 const DELAY: Duration = Duration::from_micros(200);
 const LONGEST_DELAY: Duration = Duration::from_millis(2);
@@ -98,7 +101,8 @@ impl Contention {
             spread(self.splits, random)
         } else if self.covered {
             // Random, since the waiters are woken together and must not try again together.
-            POLL.max(backoff.max).mul_f64(0.75 + random.clamp(0.0, 1.0) / 4.0)
+            let longest = POLL.max(backoff.max).if_off(Mechanism::WaitersLookAgain, FOR_EVER);
+            longest.mul_f64(0.75 + random.clamp(0.0, 1.0) / 4.0)
         } else {
             backoff.pause(tries, random)
         }

@@ -186,6 +186,8 @@ pub(crate) enum Mechanism {
     TryOnceSubscribed,
     /// A waiter tries again when nodes report a release.
     HeedsReleases,
+    /// A waiter that would hear of a release tries again after a while, since messages may get lost.
+    WaitersLookAgain,
     /// A waiter is woken when a majority of the nodes is free, not by the first message.
     WakeByMajority,
     /// A waiter that hears of a release from too few nodes tries again, if the others have not said that the lock is held.

@@ -373,6 +373,7 @@ impl Caller {
             // Answers wake the caller under the epoch in which the requests were sent.
             WaitsFor::Clocks | WaitsFor::Verdict | WaitsFor::Confirmation | WaitsFor::Answers => {
                 let note = caller.note();
+                caller.due = at;
                 cx.remind(at, note);
             }
             _ => caller.remind(cx, at),

@@ -159,6 +159,27 @@ pub(in super::super) fn leaked(net: &mut Network, names: usize) -> Option<String
     None
 }
 
+/// Returns a key that was set just now by a late request, although its client had given its owner up before it gave the
+/// connection up at that time. No request is left on that connection.
+pub(in super::super) fn left_behind(
+    net: &mut Network,
+    node: usize,
+    given_up_at: Duration,
+) -> Option<String> {
+    let (now, key) = (net.now, key(0));
+    let owners = net.nodes[node].owners(&key, now);
+    let is_left = |owner: &&String| {
+        let wanted = net.checks.given_up.get(who(owner.as_bytes()));
+        wanted.is_some_and(|(_, since)| *since <= given_up_at)
+            && net.checks.leaks.was_set_late(node, &key, owner) == Some(now)
+    };
+    let left = owners.iter().find(is_left).filter(|_| net.checks.promise_final)?;
+    let short = short(left);
+    Some(format!(
+        "node {node} has run all that was written before {short} was given up, and keeps it"
+    ))
+}
+
 /// Returns a fence that has not expired.
 pub(in super::super) fn fence_left(net: &mut Network, names: usize) -> Option<String> {
     let now = net.now;

@@ -1,6 +1,7 @@
 //! Conditions that every run must meet. Checkers see true time and the outside of things: messages to holders, the
 //! duration of calls, data on the nodes. They know no rule of the protocol.
 
+mod admission;
 mod again;
 mod exclusion;
 mod forced;
@@ -24,11 +25,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
+pub(super) use admission::{admitted_early, wrong_mark};
 pub(super) use again::{Again, taken_again};
 pub(super) use exclusion::side_by_side;
 pub(super) use forced::is_back;
 pub(super) use holders::ended_with_its_last_holder;
-pub(super) use leaks::{Ran, fence_left, kept_back, leaked};
+pub(super) use leaks::{Ran, fence_left, kept_back, leaked, left_behind};
 pub(super) use losses::heard_of_its_end;
 pub(super) use order::Order;
 pub(super) use releases::{comes_back, unlocked};
@@ -147,6 +149,10 @@ pub(super) struct Checks {
     pub(super) promise_jobs: bool,
     /// True if numbers must rise, whatever happens.
     pub(super) promise_tokens: bool,
+    /// True if nobody but the clients decides that a node grants locks again.
+    pub(super) promise_admission: bool,
+    /// True if nodes that were silent know the scripts of all requests, and run them in order.
+    pub(super) promise_final: bool,
     /// The checkers whose findings count; all, if none is named.
     pub(super) only: &'static [&'static str],
     /// Last time at which a majority of the nodes became free of keys.

@@ -19,29 +19,28 @@
 mod cases;
 mod deviation;
 mod mutations;
+mod place;
+mod properties;
 mod run;
 mod search;
+mod trouble;
 
 use std::time::Duration;
 
-use self::cases::{Case, kinds, ms, turns};
-use self::deviation::{Trouble, Troubles};
-use self::search::{Bounds, Figures, Found, search};
-use super::from_environment;
+use self::cases::{
+    Case, apart, kinds, mixed, ms, near, new_set, patience, relayed, threads, turns, with_amnesia,
+};
+use self::place::Places;
+use self::search::{Found, search};
+use self::trouble::{Trouble, Troubles};
 use super::plan::Plan;
 use super::switches::Switches;
-
-fn explore(case: &Case, switches: Switches) -> (Option<Found>, Figures) {
-    let Case { plan, troubles, deviations, nodes_are_alike } = case;
-    let bounds =
-        Bounds { deviations: *deviations, troubles: *troubles, nodes_are_alike: *nodes_are_alike };
-    search(plan, switches, bounds)
-}
+use super::{from_environment, is_long};
 
 /// The story of a run with a violation.
 fn tell(case: &Case, switches: Switches, found: &Found) -> String {
     let Found { deviations, violation } = found;
-    let run = run::run(&case.plan, deviations, switches, true);
+    let run = run::run(case, deviations, switches, true);
     let deviations: Vec<_> = deviations.iter().map(ToString::to_string).collect();
     format!("{}\n[{}]: {violation}", run.story.join("\n"), deviations.join(", "))
 }
@@ -51,18 +50,11 @@ fn deviations(usual: usize) -> usize {
     from_environment("QUORLOCK_EXPLORE_DEVIATIONS").map_or(usual, |most| most as usize)
 }
 
-/// Checks that no run of `plan` with so many deviations has a violation.
+/// Checks that no run of the case has a violation.
 #[track_caller]
-fn holds(plan: Plan, most: usize) {
-    holds_under(Troubles::EVERY, plan, most);
-}
-
-/// As `holds`, with these troubles only.
-#[track_caller]
-fn holds_under(troubles: Troubles, plan: Plan, most: usize) {
-    let deviations = deviations(most);
-    let case = Case { plan, troubles, deviations, nodes_are_alike: true };
-    let (found, figures) = explore(&case, Switches::ALL_ON);
+fn holds(case: Case) {
+    let case = Case { deviations: deviations(case.deviations), ..case };
+    let (found, figures) = search(&case, Switches::ALL_ON);
     println!("{figures}");
     assert!(found.is_none(), "{}", tell(&case, Switches::ALL_ON, &found.expect("a run")));
     assert!(figures.grants > figures.runs.iter().sum(), "the clients do nothing");
@@ -70,7 +62,19 @@ fn holds_under(troubles: Troubles, plan: Plan, most: usize) {
 
 #[test]
 fn two_clients_of_a_mutex_keep_all_promises() {
-    holds(turns(LASTS), 2);
+    holds(Case { troubles: Troubles::MOST, ..Case::of(turns(LASTS), 2) });
+}
+
+#[test]
+fn two_clients_of_a_mutex_keep_all_promises_under_all_troubles() {
+    holds(Case::of(turns(LASTS), 1));
+}
+
+/// The same with more troubles in one run, until the second client has tried for the lock twice.
+#[test]
+fn two_clients_of_a_mutex_keep_all_promises_under_several_troubles() {
+    let deviations = if is_long() { 3 } else { 2 };
+    holds(Case { troubles: Troubles::FEW, ..Case::of(turns(ms(60)), deviations) });
 }
 
 /// Time until which the runs of the mutex deviate: one client has renewed its lock and given it back, and the other one has
@@ -79,17 +83,95 @@ const LASTS: Duration = ms(290);
 
 #[test]
 fn readers_and_a_writer_keep_all_promises() {
-    holds(kinds(&["write", "read", "read"], 1, ms(330)), 1);
+    holds(Case {
+        troubles: Troubles::MOST,
+        ..Case::of(kinds(&["write", "read", "read"], 1, ms(330)), 1)
+    });
 }
 
 #[test]
 fn more_clients_than_permits_keep_all_promises() {
-    holds(kinds(&["semaphore"; 3], 2, ms(330)), 1);
+    holds(Case { troubles: Troubles::MOST, ..Case::of(kinds(&["semaphore"; 3], 2, ms(330)), 1) });
 }
 
 #[test]
 fn clients_of_a_fair_lock_keep_all_promises() {
-    holds(kinds(&["fair_mutex"; 3], 1, ms(450)), 1);
+    holds(Case { troubles: Troubles::MOST, ..Case::of(kinds(&["fair_mutex"; 3], 1, ms(450)), 1) });
+}
+
+/// Each write is answered before the next one.
+#[test]
+fn near_clients_keep_all_promises() {
+    holds(Case::of(near(turns(LASTS)), 1));
+}
+
+/// The clients have different terms, clocks and beginnings, and so have the nodes.
+#[test]
+fn clients_that_differ_keep_all_promises() {
+    let case = Case::of(mixed(ms(350)), 1);
+    holds(Case { nodes_are_alike: false, ..case });
+}
+
+/// Clocks run as fast and as slow as they may.
+#[test]
+fn clients_with_fast_and_slow_clocks_keep_all_promises() {
+    apart(LASTS).into_iter().for_each(|plan| holds(Case::of(plan, 1)));
+}
+
+/// The threads of one client hand a lock to each other, and those of another client wait for it.
+#[test]
+fn threads_that_share_a_client_keep_all_promises() {
+    holds(Case { troubles: Troubles::MOST, ..Case::of(threads(ms(330)), 1) });
+}
+
+/// Runs deviate at each command of a question about a node, from the first connection on.
+#[test]
+fn clients_that_connect_keep_all_promises() {
+    let troubles = Troubles::EVERY.and(Troubles::of(&[Trouble::Promoted]));
+    let case = Case::of(turns(ms(60)), 1);
+    holds(Case { from: ms(0), troubles, places: Places::NODES, ..case });
+}
+
+/// Nobody has used the nodes before. The clients bring them through their first quarantine.
+#[test]
+fn clients_of_a_new_set_keep_all_promises() {
+    let case = Case::of(new_set(ms(40)), 1);
+    holds(Case { from: ms(0), places: Places::NODES, ..case });
+}
+
+/// A node has lost its data. The clients bring it through its quarantine.
+#[test]
+fn clients_of_a_node_in_quarantine_keep_all_promises() {
+    let case = Case::of(with_amnesia(turns(ms(1_100))), 1);
+    let case = Case { troubles: Troubles::MOST, nodes_are_alike: false, ..case };
+    holds(Case { places: Places::NODES, ..case });
+}
+
+/// Proxies keep connections open when a node is restarted or promoted.
+#[test]
+fn clients_behind_proxies_keep_all_promises() {
+    let troubles = Troubles::EVERY.and(Troubles::of(&[Trouble::Promoted]));
+    let case = Case::of(relayed(turns(LASTS)), 1);
+    holds(Case { troubles, places: Places { subscribers: false, ..Places::ALL }, ..case });
+}
+
+/// Messages about releases get lost, or come late; and so do subscriptions.
+#[test]
+fn waiters_whose_messages_get_lost_keep_all_promises() {
+    holds(Case { places: Places::SUBSCRIBERS, ..Case::of(turns(ms(330)), 2) });
+}
+
+/// The deadline of a call comes at any time: before, at and behind each event of its client.
+#[test]
+fn calls_whose_time_is_over_keep_all_promises() {
+    let mut runs = 0;
+    for us in (0..120_000).step_by(250) {
+        let case = Case { deviations: 0, ..Case::of(patience(us), 0) };
+        let (found, figures) = search(&case, Switches::ALL_ON);
+        assert!(found.is_none(), "{us}: {}", tell(&case, Switches::ALL_ON, &found.expect("a run")));
+        runs += figures.runs.iter().sum::<u64>();
+    }
+    println!("{runs} runs");
 }
 
 /// Callers get a fair lock in the order in which their calls began, if none of them is cut off from the nodes.
@@ -105,18 +187,18 @@ fn clients_of_a_fair_lock_get_it_in_order() {
         Trouble::RequestDelayed,
         Trouble::AnswerDelayed,
     ]);
-    holds_under(troubles, plan, 1);
+    holds(Case { troubles, ..Case::of(plan, 1) });
 }
 
 /// The same deviations give the same run. Otherwise a run could not be extended.
 #[test]
 fn one_list_of_deviations_is_one_run() {
-    let plan = turns(LASTS);
-    let first = run::run(&plan, &[], Switches::ALL_ON, true);
+    let case = Case::of(turns(LASTS), 1);
+    let first = run::run(&case, &[], Switches::ALL_ON, true);
     let point = first.points[first.points.len() / 2];
     let trouble = point.troubles.iter().next().expect("a trouble");
     let deviations = [deviation::Deviation { at: point.at, trouble }];
-    let [one, other] = [(); 2].map(|()| run::run(&plan, &deviations, Switches::ALL_ON, true));
+    let [one, other] = [(); 2].map(|()| run::run(&case, &deviations, Switches::ALL_ON, true));
     assert!(one.story == other.story && one.trace == other.trace);
     assert!(one.story != first.story && one.trace != first.trace);
 }

@@ -1,17 +1,22 @@
 //! Mechanisms that are switched off. The explorer must then find a run that breaks a promise, and none in the same bounds
 //! with the mechanism.
 
-use super::cases::{Case, SETUP, alone, ms, plan, turns, with_large_number, without_ends};
-use super::deviation::{Trouble, Troubles};
-use super::{explore, tell};
-use crate::core::base::Mechanism;
+use super::cases::{
+    Case, SETUP, alone, ms, near, plan, relayed, turns, with_large_number, without_ends,
+};
+use super::place::Places;
+use super::search::search;
+use super::tell;
+use super::trouble::{Trouble, Troubles};
+use crate::core::base::{Backoff, Mechanism, without};
+use crate::simulation::faults::{Fault, Scheduled};
 use crate::simulation::plan::Plan;
 use crate::simulation::setup::{Habit, Setup};
 use crate::simulation::switches::Switches;
 
 /// A case with few troubles.
 fn case(plan: Plan, troubles: &[Trouble], deviations: usize) -> Case {
-    Case { plan, troubles: Troubles::of(troubles), deviations, nodes_are_alike: true }
+    Case { troubles: Troubles::of(troubles), ..Case::of(plan, deviations) }
 }
 
 /// Checks that `checker` finds something without a mechanism, and that nothing is found with it.
@@ -20,14 +25,33 @@ fn needs(case: &Case, off: &'static [Mechanism], checker: &'static [&'static str
     needs_all_of(case, Switches { off, checkers: checker, ..Switches::ALL_ON });
 }
 
+/// As `needs`, without the attempt that makes a reservation: it finds what a waiter has missed.
+#[track_caller]
+fn needs_beside(case: &Case, off: &[Mechanism], checkers: &'static [&'static str]) {
+    without(&[Mechanism::WaitersReserve], || {
+        without(off, || finds(case, Switches { checkers, ..Switches::ALL_ON }));
+        finds_nothing(case);
+    });
+}
+
 #[track_caller]
 fn needs_all_of(case: &Case, switches: Switches) {
+    finds(case, switches);
+    finds_nothing(case);
+}
+
+#[track_caller]
+fn finds(case: &Case, switches: Switches) {
     assert!(switches.is_real(), "no script has that piece any more");
-    let (found, figures) = explore(case, switches);
+    let (found, figures) = search(case, switches);
     println!("without it: {figures}");
     let found = found.expect("nothing is found without it");
     println!("{}", tell(case, switches, &found));
-    let (found, figures) = explore(case, Switches::ALL_ON);
+}
+
+#[track_caller]
+fn finds_nothing(case: &Case) {
+    let (found, figures) = search(case, Switches::ALL_ON);
     println!("with it: {figures}");
     assert!(found.is_none(), "{}", tell(case, Switches::ALL_ON, &found.expect("a run")));
 }
@@ -137,4 +161,116 @@ fn without_a_raised_fence_a_late_extension_sets_a_key_again() {
 fn without_a_tombstone_a_lock_that_was_forced_open_comes_back() {
     let case = case(alone(Habit::Works(ms(250)), ms(210)), &[Trouble::Forced], 1);
     needs(&case, &[Mechanism::ForcedStayOut], &["forced"]);
+}
+
+/// The node runs what was written before the connection was given up, and nothing that undoes it.
+#[test]
+fn without_final_releases_a_silent_node_keeps_what_it_runs_later() {
+    let plan = near(without_ends(alone(Habit::Visits(ms(900)), ms(60))));
+    let case = case(plan, &[Trouble::RequestLate], 1);
+    needs(&case, &[Mechanism::FinalReleases], &["final"]);
+}
+
+/// Late extensions bring a lock back that was said to be given back. No fence keeps them out.
+#[test]
+fn without_certainty_a_lock_is_said_to_be_given_back_that_comes_back() {
+    let plan = without_ends(alone(Habit::Works(ms(365)), ms(240)));
+    let case = case(Plan { fencing: false, ..plan }, &[Trouble::RequestLate], 2);
+    needs(&case, &[Mechanism::OnlyCertainReleasesCount], &["late"]);
+}
+
+/// The message of a release is lost. The key that the waiter has met would live long.
+#[test]
+fn without_another_look_a_waiter_sleeps_while_the_lock_is_free() {
+    let long = Setup { ttl: ms(40_000), max_ttl: ms(40_000), ..SETUP };
+    let setup = Setup { habit: Habit::Works(ms(100)), ..long };
+    let case = Case {
+        troubles: Troubles::of(&[Trouble::MessageLost]),
+        places: Places::SUBSCRIBERS,
+        ..Case::of(plan(&[setup; 2], ms(200)), 2)
+    };
+    needs_beside(&case, &[Mechanism::WaitersLookAgain], &["sleeps"]);
+}
+
+/// Two clients begin the quarantine of a node again and again.
+#[test]
+fn without_joined_quarantines_a_node_never_grants_again() {
+    let case = case(turns(ms(60)), &[Trouble::Amnesia], 1);
+    needs(&case, &[Mechanism::QuarantineIsJoined], &["progress"]);
+}
+
+#[test]
+fn without_the_full_quarantine_a_node_grants_too_early() {
+    let case = case(turns(ms(60)), &[Trouble::Amnesia], 1);
+    needs(&case, &[Mechanism::FullMaxTtl], &["admission"]);
+}
+
+#[test]
+fn without_the_time_of_the_set_a_clock_step_ends_a_quarantine() {
+    let case = case(turns(ms(140)), &[Trouble::Amnesia, Trouble::StepAbove], 2);
+    let case = Case { places: Places { nodes: true, ..Places::LOCKS }, ..case };
+    needs(&case, &[Mechanism::EndsByTheSetsTime], &["admission"]);
+}
+
+#[test]
+fn without_a_watch_on_clocks_a_step_makes_two_holders() {
+    let case = case(turns(ms(200)), &[Trouble::RequestLost, Trouble::StepAbove], 2);
+    needs(&case, &[Mechanism::ClocksAreWatched], &["exclusion"]);
+}
+
+/// Two nodes were replicas for a moment, of copies that had only their marks.
+#[test]
+fn without_the_end_of_relayed_connections_another_server_grants() {
+    let plan = relayed(turns(ms(60)));
+    let case = case(plan, &[Trouble::RequestLost, Trouble::Promoted], 2);
+    needs(&case, &[Mechanism::RelayedConnectionsEnd], &["exclusion"]);
+}
+
+/// The node becomes another server between the script and `INFO`.
+#[test]
+fn with_info_before_the_script_a_mark_is_taken_for_that_of_another_server() {
+    let case = case(turns(ms(60)), &[Trouble::Promoted], 1);
+    let case = Case { from: ms(0), places: Places::NODES, ..case };
+    needs_all_of(
+        &case,
+        Switches { info_first: true, checkers: &["admission"], ..Switches::ALL_ON },
+    );
+}
+
+/// A proxy that clients cannot notice has kept the connections open when a node was restarted. A late acquisition, over a
+/// connection that was made to the first server, reaches the second one.
+#[test]
+fn without_the_end_of_a_connection_to_another_run_a_late_acquisition_stays() {
+    let long = Setup { ttl: ms(20_000), max_ttl: ms(20_000), ..SETUP };
+    let works = Setup { habit: Habit::Works(ms(150)), ..long };
+    let tries = Setup { habit: Habit::TriesOnce(ms(0)), ..long };
+    let mut plan = without_ends(plan(&[works, tries], ms(21_330)));
+    plan.unnoticed_proxy = true;
+    let fault = Fault::Down { node: 0 };
+    plan.faults.push(Scheduled { at: ms(26), lasts: ms(1), fault });
+    let case = case(plan, &[Trouble::RequestLate], 1);
+    let case = Case { from: ms(21_000), nodes_are_alike: false, ..case };
+    needs(&case, &[Mechanism::AnotherRunEndsConnections], &["leaks"]);
+}
+
+/// A proxy delivers a late extension to the server that has taken over. No fence keeps it out.
+#[test]
+fn without_requests_that_follow_a_late_extension_sets_a_key_again() {
+    let long = Setup { ttl: ms(20_000), max_ttl: ms(20_000), ..SETUP };
+    let holds = Setup { habit: Habit::Works(ms(5_663)), ..long };
+    let tries = Setup { habit: Habit::TriesOnce(ms(5_440)), ..long };
+    let plan = Plan { fencing: false, ..relayed(plan(&[holds, tries], ms(5_510))) };
+    let case = case(plan, &[Trouble::RequestLate, Trouble::Restarted], 2);
+    let case = Case { from: ms(5_450), places: Places { nodes: true, ..Places::LOCKS }, ..case };
+    needs(&case, &[Mechanism::RelayedRequestsMayFollow], &["leaks"]);
+}
+
+/// Nobody asks by itself before seconds.
+#[test]
+fn without_heeding_what_nodes_tell_a_release_is_slept_through() {
+    let backoff = Backoff { min: ms(3_000), max: ms(5_000) };
+    let long = Setup { ttl: ms(5_000), max_ttl: ms(20_000), backoff, ..SETUP };
+    let setup = Setup { habit: Habit::Works(ms(1_100)), ..long };
+    let plan = Plan { pair: true, ..plan(&[setup; 2], ms(1_300)) };
+    needs_beside(&case(plan, &[], 0), &[Mechanism::HeedsReleases], &["waits"]);
 }

@@ -1,20 +1,19 @@
 //! One run: the usual order of events, but for the given deviations.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::mem;
 use std::time::Duration;
 
-use super::deviation::{At, Deviation, Troubles, happen, latest};
+use super::cases::Case;
+use super::deviation::{Deviation, happen, latest};
+use super::place::At;
+use super::properties;
+use super::trouble::Troubles;
 use crate::core::base::without;
 use crate::simulation::checkers::Violation;
 use crate::simulation::client::{Note, Phase};
 use crate::simulation::network::Event;
-use crate::simulation::plan::Plan;
 use crate::simulation::switches::Switches;
 use crate::simulation::world::World;
-
-/// Time at which the clients' connections are made and their nodes' clocks known. The first calls begin just after it.
-const SETTLED: Duration = Duration::from_millis(24);
 
 /// Interval at which the end of a run looks at the clients.
 const STEP: Duration = Duration::from_millis(20);
@@ -54,7 +53,7 @@ impl Traces {
         world.net.now.hash(&mut hasher);
         let of = match event {
             Event::ForClient { client, note } => {
-                mem::discriminant(&note).hash(&mut hasher);
+                world.net.hash_note(note, &mut hasher);
                 let heeds = !matches!(note, Note::Caller { .. } | Note::Renewal { .. });
                 (heeds || world.clients[client].heeds(note)).then_some(client)
             }
@@ -74,26 +73,28 @@ impl Traces {
 
 /// Makes the run with these `deviations`, with a story of the events if `told`.
 pub(super) fn run(
-    plan: &Plan,
+    case: &Case,
     deviations: &[Deviation],
     switches: Switches,
     told: bool,
 ) -> Explored {
-    without(switches.off, || run_now(plan, deviations, switches, told))
+    without(switches.off, || run_now(case, deviations, switches, told))
 }
 
-fn run_now(plan: &Plan, deviations: &[Deviation], switches: Switches, told: bool) -> Explored {
-    let mut world = World::new(plan, switches, told);
-    world.until(SETTLED);
+fn run_now(case: &Case, deviations: &[Deviation], switches: Switches, told: bool) -> Explored {
+    let mut world = World::new(&case.plan, switches, told);
+    world.until(case.from);
     let (mut points, mut nodes) = (Vec::new(), Vec::new());
     let mut traces =
         Traces(vec![DefaultHasher::new(); world.clients.len() + world.net.nodes.len()]);
+    let mut sleeps_since = None;
     let (mut number, mut left) = (0, deviations);
     while world.net.checks.violation().is_none() {
-        let Some(event) = world.net.next(plan.lasts) else { break };
-        let Some(at) = At::of(&world, event) else {
+        let Some(event) = world.net.next(case.plan.lasts) else { break };
+        let Some(at) = At::of(&world, event, case.places) else {
             traces.note(&world, event);
             world.happen(event);
+            properties::check(&mut world, &mut sleeps_since);
             continue;
         };
         number += 1;
@@ -114,8 +115,9 @@ fn run_now(plan: &Plan, deviations: &[Deviation], switches: Switches, told: bool
             traces.note(&world, event);
             world.happen(event);
         }
+        properties::check(&mut world, &mut sleeps_since);
     }
-    world.net.now = world.net.now.max(plan.lasts);
+    world.net.now = world.net.now.max(case.plan.lasts);
     end(&mut world);
     let run = world.ends();
     let (violation, story, events) = (run.violation, run.story, run.events);
@@ -136,6 +138,7 @@ fn end(world: &mut World) {
     let World { clients, net, .. } = world;
     clients.iter_mut().for_each(|client| client.start(net));
     let (healed, granted) = (world.net.now, world.net.checks.grants.len());
+    let mut sleeps_since = None;
     // A lock of a killed process ends first, and the quarantine of a node; a waiter may have missed each message.
     let most = world.plan.longest_ttl() * 2 + Duration::from_secs(2);
     while let Some(client) = waiting(world, granted) {
@@ -148,11 +151,24 @@ fn end(world: &mut World) {
             return world.net.checks.report(world.net.now, "progress", what);
         }
         world.until(world.net.now + STEP);
+        properties::check(world, &mut sleeps_since);
     }
     world.phase(Phase::Draining);
     world.idle_within(most, "waits");
     // The latest requests arrive.
     world.until((world.net.now + STEP * 4).max(healed + latest(world)));
+    while let Some((client, node)) = properties::shut_out(world) {
+        if world.net.checks.violation().is_some() {
+            return;
+        }
+        if world.net.now >= healed + most * 2 {
+            let what = format!(
+                "node {node} grants client {client} nothing {most:?} after everything was healed"
+            );
+            return world.net.checks.report(world.net.now, "progress", what);
+        }
+        world.until(world.net.now + STEP);
+    }
     let now = world.net.now;
     world.net.checks.all_told(now);
     if world.plan.ttl >= LONG {

@@ -4,22 +4,11 @@ use std::collections::HashSet;
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use super::deviation::{Deviation, Troubles};
+use super::cases::Case;
+use super::deviation::Deviation;
 use super::run::{Explored, Point, run};
 use crate::simulation::checkers::Violation;
-use crate::simulation::plan::Plan;
 use crate::simulation::switches::Switches;
-
-/// The limits of a search.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Bounds {
-    /// Largest number of deviations in a run.
-    pub(super) deviations: usize,
-    /// The troubles that may happen.
-    pub(super) troubles: Troubles,
-    /// True if runs that differ only in the places of the nodes are made once.
-    pub(super) nodes_are_alike: bool,
-}
 
 /// A run in which a checker has found something. No run with fewer deviations has a violation.
 pub(super) struct Found {
@@ -62,19 +51,19 @@ struct Parent {
     points: Vec<Point>,
 }
 
-/// Makes all runs of `plan` within `bounds`, until one has a violation.
-pub(super) fn search(plan: &Plan, switches: Switches, bounds: Bounds) -> (Option<Found>, Figures) {
+/// Makes all runs of `case`, until one has a violation.
+pub(super) fn search(case: &Case, switches: Switches) -> (Option<Found>, Figures) {
     let started = Instant::now();
     let mut figures = Figures::default();
     let (mut parents, mut traces) = (Vec::new(), HashSet::new());
-    for depth in 0..=bounds.deviations {
+    for depth in 0..=case.deviations {
         let mut children = Vec::new();
         figures.runs.push(0);
         let all = if depth == 0 { vec![Vec::new()] } else { Vec::new() };
-        let all = all.into_iter().chain(parents.iter().flat_map(|parent| extended(parent, bounds)));
+        let all = all.into_iter().chain(parents.iter().flat_map(|parent| extended(parent, case)));
         for deviations in all {
             let Explored { violation, points, nodes, events, grants, trace, .. } =
-                run(plan, &deviations, switches, false);
+                run(case, &deviations, switches, false);
             figures.runs[depth] += 1;
             figures.events += events;
             figures.grants += grants as u64;
@@ -85,7 +74,7 @@ pub(super) fn search(plan: &Plan, switches: Switches, bounds: Bounds) -> (Option
             }
             let is_new = traces.insert(trace);
             figures.merged += u64::from(!is_new);
-            if depth < bounds.deviations && is_new {
+            if depth < case.deviations && is_new {
                 children.push(Parent { deviations, nodes, points });
             }
         }
@@ -95,16 +84,16 @@ pub(super) fn search(plan: &Plan, switches: Switches, bounds: Bounds) -> (Option
 }
 
 /// Returns the runs with one deviation more, behind those of `parent`.
-fn extended(parent: &Parent, bounds: Bounds) -> impl Iterator<Item = Vec<Deviation>> {
+fn extended<'a>(parent: &'a Parent, case: &'a Case) -> impl Iterator<Item = Vec<Deviation>> + 'a {
     let Parent { deviations, nodes, points } = parent;
     // The first node that is named may be any, so it is the first one; and so on.
     let next_node = nodes.iter().max().map_or(0, |node| node + 1);
     let is_new = move |point: &&Point| {
-        !bounds.nodes_are_alike || point.node.is_none_or(|node| node <= next_node)
+        !case.nodes_are_alike || point.node.is_none_or(|node| node <= next_node)
     };
     points.iter().filter(is_new).flat_map(move |point| {
         let at = point.at;
-        point.troubles.out_of(bounds.troubles).iter().map(move |trouble| {
+        point.troubles.out_of(case.troubles).iter().map(move |trouble| {
             deviations.iter().copied().chain([Deviation { at, trouble }]).collect()
         })
     })

@@ -12,6 +12,7 @@ use crate::simulation::fan_out::value;
 use crate::simulation::lock_id::key;
 use crate::simulation::plan::Plan;
 use crate::simulation::shared::configuration;
+use crate::simulation::subscriptions::News;
 
 impl Network {
     /// Returns true if a message or a wake-up takes much longer than usual.
@@ -117,8 +118,8 @@ impl Network {
     ) -> Option<(usize, usize, &'static str)> {
         let conn = &self.conns[id];
         let works = conn.open && !conn.held && !conn.ended && self.is_alive(id);
-        let part = conn.requests.front()?.parts.first()?;
-        works.then_some((conn.client, conn.node, part.what))
+        let what = conn.requests.front()?.what();
+        works.then_some((conn.client, conn.node, what))
     }
 
     /// Returns the client, the node and the purpose of the request of the next reply on a connection that works.
@@ -154,6 +155,28 @@ impl Network {
                 Some(*client)
             }
             _ => None,
+        }
+    }
+
+    /// Feeds `hasher` with all that a client sees of an event inside of it.
+    pub(in super::super) fn hash_note(&self, note: Note, hasher: &mut impl Hasher) {
+        std::mem::discriminant(&note).hash(hasher);
+        match note {
+            Note::Worker { node, .. } | Note::Probe { node, .. } | Note::Closed { node, .. } => {
+                node.hash(hasher);
+            }
+            Note::Connected { node, conn, .. } => (node, conn.is_ok()).hash(hasher),
+            Note::Heard { node, news, .. } => {
+                (node, std::mem::discriminant(&news)).hash(hasher);
+                if let News::Released(channel, owner) = news {
+                    (&self.channels[channel], &self.published[owner]).hash(hasher);
+                }
+            }
+            Note::Caller { .. }
+            | Note::Held { .. }
+            | Note::Renewal { .. }
+            | Note::Order { .. }
+            | Note::Admitting { .. } => {}
         }
     }
 
@@ -193,7 +216,7 @@ impl Network {
     pub(in super::super) fn stop(&mut self, node: usize, keep_data: bool) {
         let waiting = std::mem::take(&mut self.nodes[node].waiting);
         self.nodes[node].stop(keep_data);
-        if self.relayed {
+        if self.keeps_connections {
             self.nodes[node].waiting = waiting;
             let incarnation = self.nodes[node].incarnation;
             let conns = self.conns.iter_mut().filter(|conn| conn.node == node);
@@ -201,7 +224,7 @@ impl Network {
         }
         for id in 0..self.conns.len() {
             let conn = &self.conns[id];
-            if self.relayed {
+            if self.keeps_connections {
                 continue;
             }
             let link = &self.links[conn.client][conn.node];

@@ -58,6 +58,11 @@ impl Network {
         same && self.links[client][node].cut == 0 && hung == 0
     }
 
+    /// Returns true if a message over that connection arrives at the node.
+    pub(in super::super) fn arrives(&self, client: usize, node: usize, session: u64) -> bool {
+        self.reaches(client, node, session)
+    }
+
     /// The number of a channel.
     pub(in super::super) fn channel(&mut self, name: &[u8]) -> usize {
         let known = self.channels.iter().position(|channel| channel == name);
@@ -163,7 +168,7 @@ impl Network {
     }
 
     /// Ends the connection over which the client listens to the node. The client sees it.
-    pub(super) fn end_listening(&mut self, client: usize, node: usize) {
+    pub(in super::super) fn end_listening(&mut self, client: usize, node: usize) {
         if self.listeners[client][node].session > 0 {
             self.stop_listening(client, node);
             self.tell_listener(client, node, News::Closed);

@@ -5,7 +5,9 @@ use std::time::Duration;
 use super::{Conn, ConnId, Event, Message, Network, Part, Way};
 use crate::core::base::majority;
 use crate::embedded::Reply;
-use crate::simulation::checkers::{Ran, comes_back, is_back, open_to_others, side_by_side};
+use crate::simulation::checkers::{
+    Ran, admitted_early, comes_back, is_back, left_behind, open_to_others, side_by_side, wrong_mark,
+};
 use crate::simulation::claim::{MARK, short};
 use crate::simulation::node::SimNode;
 
@@ -18,19 +20,21 @@ impl Network {
     /// Runs the next request on the connection.
     pub(super) fn run(&mut self, id: ConnId) {
         let conn = &mut self.conns[id];
-        let Some(Message { command, parts, by_hash }) = conn.requests.pop_front() else { return };
+        let Some(message) = conn.requests.pop_front() else { return };
+        let purpose = message.what();
+        let Message { command, parts, by_hash } = message;
         let (client, node, open) = (conn.client, conn.node, conn.open && conn.reset.is_none());
         let now = self.now;
         let wall = self.nodes[node].wall(now);
         if command[0] == b"CLIENT" {
             let ended = self.end_others(node, &command[1..]);
-            return self.answer(id, open, (ended, ""), wall);
+            return self.answer(id, open, (ended, purpose), wall);
         }
         let at = &mut self.nodes[node];
         if !parts.is_empty() && !at.knows_script(&command[1], !by_hash) {
             self.unknown += 1;
             self.tell(|| format!("node {node}: NOSCRIPT to client {client}"));
-            return self.answer(id, open, (Reply::Error("NOSCRIPT".to_owned()), ""), wall);
+            return self.answer(id, open, (Reply::Error("NOSCRIPT".to_owned()), purpose), wall);
         }
         let at = &mut self.nodes[node];
         let keys = parts.iter().flat_map(|part| part.keys.iter().map(move |key| (part, key)));
@@ -40,6 +44,20 @@ impl Network {
             .collect();
         let had: Vec<_> = parts.iter().map(|part| has(at, part, now)).collect();
         let reply = at.call(&command, now);
+        if self.checks.promise_admission && matches!(purpose, "probe" | "change") {
+            let identity = at.identity(now);
+            if let (Reply::List(said), Some(identity)) = (&reply, &identity)
+                && said.first() == Some(&Reply::Int(1))
+            {
+                let mark = at.value(MARK, now).unwrap_or_default();
+                let left = at.forgot_until.saturating_sub(now);
+                let found = admitted_early(&mark, identity, left);
+                found.into_iter().for_each(|what| {
+                    self.checks.report(now, "admission", format!("node {node} {what}"));
+                });
+            }
+            self.conns[id].probed = identity;
+        }
         for (part, had) in parts.iter().zip(&had) {
             let has = has(at, part, now);
             self.checks.changed(node, (&part.owner, part.what), had, &has, now);
@@ -77,8 +95,33 @@ impl Network {
         self.deliver_published(node);
         parts.iter().flat_map(|part| part.keys.iter()).for_each(|key| self.check_whether_free(key));
         self.tell_of(node, client, open, &parts, &reply);
-        let what = parts.first().map_or("", |part| part.what);
-        self.answer(id, open, (reply, what), wall);
+        self.check_end_of(id);
+        self.answer(id, open, (reply, purpose), wall);
+    }
+
+    /// Checks a node that has run all that a client wrote over a connection before it gave that up.
+    fn check_end_of(&mut self, id: ConnId) {
+        let Conn { node, given_up_at, ref requests, .. } = self.conns[id];
+        if let Some(given_up_at) = given_up_at.filter(|_| requests.is_empty())
+            && let Some(what) = left_behind(self, node, given_up_at)
+        {
+            self.checks.report(self.now, "final", what);
+        }
+    }
+
+    /// Notes that the client goes by the last probe over that connection.
+    pub(in super::super) fn is_probed(&mut self, id: ConnId) {
+        let Conn { client, node, ref probed, .. } = self.conns[id];
+        self.links[client][node].probed.clone_from(probed);
+    }
+
+    /// Checks a client that takes a node for one that grants locks, since its mark is that one.
+    pub(in super::super) fn check_mark(&mut self, client: usize, node: usize, mark: &str) {
+        let probed = self.links[client][node].probed.as_ref();
+        if let Some(what) = probed.and_then(|identity| wrong_mark(mark, identity)) {
+            let what = format!("client {client} takes locks on node {node}, {what}");
+            self.checks.report(self.now, "admission", what);
+        }
     }
 
     /// Ends those connections to the node, if they are still there.

@@ -180,6 +180,7 @@ pub(super) fn calm(seed: u64, nodes: usize, setups: &[Setup]) -> Plan {
         rolling: false,
         blips: false,
         relayed: false,
+        unnoticed_proxy: false,
         pair: false,
         deleting: false,
         latency_ms: 2,
