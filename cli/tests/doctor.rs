@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::program::{ends_with, printed, program, told};
+use crate::support::offers::{Expected, OFFERS};
 use crate::support::proxy::Proxy;
 use crate::support::{Server, Servers, access, fake};
 
@@ -344,6 +345,29 @@ fn a_server_that_is_too_old_is_found() {
     let url = fake::redis("5.0.14", |_| b"+OK\r\n".to_vec());
     let found = doctor_of(&[url], &PATIENT).node(0, "reachable");
     assert!(found["what"].as_str().is_some_and(|what| what.contains("too old")), "{found}");
+}
+
+#[test]
+fn each_offer_is_named_with_what_is_known_of_it() {
+    for offer in OFFERS {
+        let report = doctor_of(&[offer.start()], &PATIENT);
+        let (check, severity, words) = match offer.expected {
+            Expected::Works => ("version", "fine", &[][..]),
+            Expected::Doubted(words) => ("version", "note", words),
+            Expected::Refused(words) => ("reachable", "problem", words),
+        };
+        let found = report.node(0, check);
+        assert_eq!(found["severity"], severity, "{}: {}", offer.name, report.0);
+        let what = found["what"].as_str().expect("text");
+        words.iter().for_each(|word| assert!(what.contains(word), "{}: {what}", offer.name));
+        assert_eq!(
+            report.1,
+            if severity == "problem" { 2 } else { 0 },
+            "{}: {}",
+            offer.name,
+            report.0
+        );
+    }
 }
 
 #[test]

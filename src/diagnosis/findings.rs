@@ -45,7 +45,7 @@ pub struct Finding {
 pub enum Check {
     /// The node can be reached, lets us log in, and is a server that can carry locks.
     Reachable,
-    /// The server and its version.
+    /// The server and its version; and what is known of a managed offer that shows itself.
     Version,
     /// The node is a master, not a replica.
     Role,

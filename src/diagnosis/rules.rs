@@ -91,7 +91,10 @@ impl Set<'_> {
         let is_master = role.severity == Severity::Fine;
         let mut findings = vec![
             Finding::fine(Check::Reachable, "yes"),
-            Finding::fine(Check::Version, &facts.server),
+            match &facts.doubt {
+                None => Finding::fine(Check::Version, &facts.server),
+                Some(what) => Finding::note(Check::Version, &facts.server, what),
+            },
             role,
         ];
         if facts.probe.is_ok() {

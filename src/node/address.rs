@@ -211,6 +211,11 @@ impl Address {
         self.written_host().map(|(host, port)| (host.trim_end_matches('.'), port))
     }
 
+    /// The name of the host; empty for a socket.
+    pub(super) fn host_name(&self) -> &str {
+        self.host().map_or("", |(host, _)| host)
+    }
+
     /// Host and port as the URL has them.
     fn written_host(&self) -> Option<(&str, u16)> {
         match self.info.addr() {

@@ -6,10 +6,10 @@ use redis::{RedisError, ServerError, ServerErrorKind};
 
 use super::address::Address;
 use super::credentials::Login;
-use super::faults::CLUSTER;
 use super::faults::{Progress, broken_fault, connect_fault, not_redis, server_fault, tls_fault};
-use super::fitness::{self, field};
+use super::fitness::field;
 use super::login::{is_about_login, keeps_login, log_in, write_login};
+use super::offers::Shown;
 use super::quote::quoted;
 use super::reader::Unread;
 use super::request::Value;
@@ -259,7 +259,7 @@ impl Connection {
             return Err(broken.fault.clone());
         }
         let server = self.read_text(deadline)?;
-        if let Some(what) = fitness::unfit(&server) {
+        if let Some(what) = self.shown(&server, "").unfit() {
             return Err(NodeFault::caused_by(Cause::Unfit, self.address.shown(), what));
         }
         let clock = clock.map_err(|broken| broken.fault)?;
@@ -274,13 +274,15 @@ impl Connection {
         let policy = field(&memory, "maxmemory_policy").filter(|policy| *policy != "noeviction");
         self.evicts = policy.filter(|_| limited).map(|policy| quoted(policy).to_string());
         field(&server, "redis_version").ok_or_else(|| not_redis(&self.address))?;
-        if fitness::is_cluster(&server) {
-            return Err(NodeFault::caused_by(Cause::Unfit, self.address.shown(), CLUSTER));
-        }
-        if let Some(what) = fitness::hides_promotions(&replication) {
+        if let Some(what) = self.shown(&server, &replication).unfit_as_node() {
             return Err(NodeFault::caused_by(Cause::Unfit, self.address.shown(), what));
         }
         Ok(())
+    }
+
+    /// The server as these sections of its INFO and its address show it.
+    pub(super) fn shown<'a>(&'a self, server: &'a str, replication: &'a str) -> Shown<'a> {
+        Shown { host: self.address.host_name(), server, replication }
     }
 
     pub(super) fn read_text(&mut self, deadline: Time) -> Result<String, NodeFault> {

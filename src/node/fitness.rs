@@ -11,13 +11,6 @@ const OLDEST: (u32, u32) = (6, 2);
 /// that lacks one of these would break locks silently.
 pub(super) fn unfit(server: &str) -> Option<String> {
     let use_redis = format!("use Redis {}.{} or newer, or Valkey", OLDEST.0, OLDEST.1);
-    if let Some(version) = field(server, "garnet_version") {
-        return Some(format!(
-            "the server is Garnet {}, whose scripts are not atomic without a setting that \
-             clients cannot see; {use_redis}",
-            quoted(version)
-        ));
-    }
     if mode(server) == Some("sentinel") {
         let what = "the server is a Sentinel, which watches masters and keeps no data; name the masters \
                     themselves, each of them independent";
@@ -26,13 +19,10 @@ pub(super) fn unfit(server: &str) -> Option<String> {
     // A server without a version does not speak Redis; the caller reports that.
     let version = field(server, "redis_version")?;
     if field(server, "run_id").is_none_or(str::is_empty) {
-        let name = match field(server, "dragonfly_version") {
-            Some(dragonfly) => format!("Dragonfly {}", quoted(dragonfly)),
-            None => format!("like Redis {}", quoted(version)),
-        };
         return Some(format!(
-            "the server is {name}, and has no run id, so nobody can tell whether it was restarted and \
-             has forgotten locks; {use_redis}"
+            "the server is like Redis {}, and has no run id, so nobody can tell whether it was restarted and \
+             has forgotten locks; {use_redis}",
+            quoted(version)
         ));
     }
     parse_version(version).is_some_and(|version| version < OLDEST).then(|| {

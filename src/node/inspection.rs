@@ -54,6 +54,8 @@ pub(crate) struct Inspection {
 pub(crate) struct Facts {
     /// The server's name and version.
     pub(crate) server: String,
+    /// The reason why that server may not work, though nothing that it shows is wrong.
+    pub(crate) doubt: Option<String>,
     /// True if the node says that it is a master.
     pub(crate) is_master: bool,
     /// The result of a probe, or the reason why the node was not probed.
@@ -115,6 +117,7 @@ impl Inspection {
         let tries = rights::tries(&self.key_prefix, self.fencing);
         let (refusals, writes) = talk.try_all(&tries)?;
         Ok(Facts {
+            doubt: talk.connection.shown(&server, &replication).doubt(),
             server: name_and_version(&server),
             is_master: field(&replication, "role") == Some("master"),
             persistence: Persistence {

@@ -25,6 +25,7 @@ mod login;
 mod look;
 mod looks;
 mod mailbox;
+mod offers;
 mod opening;
 mod question;
 mod quote;

@@ -137,11 +137,16 @@ pub fn handshake(version: &str, words: &[String]) -> Option<Vec<u8>> {
 
 /// The answer of `lua/node/admit.lua` if it accepts the new mark.
 pub fn admit(mark: &str) -> Vec<u8> {
+    admit_of(mark, false)
+}
+
+/// The answer of `lua/node/admit.lua` if it accepts the new mark, on a server that refuses `INFO` in scripts or does not.
+pub fn admit_of(mark: &str, refuses_info: bool) -> Vec<u8> {
     let bulk = |text: &str| format!("${}\r\n{text}\r\n", text.len());
     let marks = if mark.is_empty() { "*0\r\n".to_owned() } else { format!("*1\r\n{}", bulk(mark)) };
     let changed = u8::from(!mark.is_empty());
     let time = bulk("1700000000") + &bulk("0");
-    format!("*5\r\n:{changed}\r\n{time}{marks}:0\r\n").into_bytes()
+    format!("*5\r\n:{changed}\r\n{time}{marks}:{}\r\n", u8::from(refuses_info)).into_bytes()
 }
 
 fn info(version: &str) -> Vec<u8> {

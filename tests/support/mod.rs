@@ -18,6 +18,7 @@ pub mod events;
 pub mod fake;
 pub mod kinds;
 pub mod lua;
+pub mod offers;
 pub mod proxy;
 pub mod server;
 
