@@ -348,7 +348,7 @@ fn a_server_that_is_too_old_is_found() {
 }
 
 #[test]
-fn each_offer_is_named_with_what_is_known_of_it() {
+fn each_offer_is_named_with_what_is_known_of_it_and_of_a_proxy() {
     for offer in OFFERS {
         let report = doctor_of(&[offer.start()], &PATIENT);
         let (check, severity, words) = match offer.expected {
@@ -360,13 +360,16 @@ fn each_offer_is_named_with_what_is_known_of_it() {
         assert_eq!(found["severity"], severity, "{}: {}", offer.name, report.0);
         let what = found["what"].as_str().expect("text");
         words.iter().for_each(|word| assert!(what.contains(word), "{}: {what}", offer.name));
-        assert_eq!(
-            report.1,
-            if severity == "problem" { 2 } else { 0 },
-            "{}: {}",
-            offer.name,
-            report.0
-        );
+        if severity == "problem" {
+            assert_eq!(report.1, 2, "{}: {}", offer.name, report.0);
+            continue;
+        }
+        let server = report.node(0, "server");
+        let expected = if offer.is_relayed { "note" } else { "fine" };
+        assert_eq!(server["severity"], expected, "{}: {server}", offer.name);
+        let what = server["what"].as_str().expect("text");
+        let words = ["proxy must pass `INFO`", "a vote counts only if", "may still run"];
+        assert!(!offer.is_relayed || words.iter().all(|word| what.contains(word)), "{what}");
     }
 }
 

@@ -49,7 +49,7 @@ pub enum Check {
     Version,
     /// The node is a master, not a replica.
     Role,
-    /// One server answers under its address, and it is not the server of another node of the set.
+    /// One server answers under its address, it is not the server of another node of the set, and no proxy shows.
     Server,
     /// Its mark is one of this set, and it is not in quarantine.
     Mark,

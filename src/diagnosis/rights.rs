@@ -43,13 +43,16 @@ fn lack(refusal: &Refusal) -> String {
     }
 }
 
+/// The consequence if old connections are not ended.
+pub(super) const LATE_REQUESTS: &str = "requests of a connection that was given up may still run";
+
 const fn consequence(serves: Serves) -> &'static str {
     match serves {
         Serves::Locks => "no lock can be taken there",
         Serves::Fencing => "no lock with a fencing token can be taken there",
         Serves::Telling => "releases are not published, so waiters notice them later",
         Serves::Hearing => "waiters are not told of releases, and poll instead",
-        Serves::OldConnections => "requests of a connection that was given up may still run",
+        Serves::OldConnections => LATE_REQUESTS,
         Serves::Naming => "CLIENT LIST does not show which client a connection belongs to",
         Serves::HashLocks => {
             "reentrant locks, read-write locks or semaphores cannot be taken there"

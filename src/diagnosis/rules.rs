@@ -225,6 +225,16 @@ fn of_server(facts: &Facts, state: &NodeState, what: &str) -> Finding {
         NodeState::Twin(other) => {
             Finding::problem(Check::Server, format!("that of {}", other + 1), what)
         }
+        _ if facts.is_relayed => {
+            let what = format!(
+                "it refuses `INFO` in scripts, so there may be a proxy in front of it that keeps connections open when another \
+                 server takes over: a vote counts only if `INFO`, asked behind it, shows the server that was probed, which costs \
+                 some microseconds each time; the proxy must pass `INFO` to the server that runs the calls, in order; old \
+                 connections are not ended (CLIENT KILL ends one to the proxy at most), so {}",
+                rights::LATE_REQUESTS
+            );
+            Finding::note(Check::Server, "perhaps by proxy", what)
+        }
         _ => Finding::fine(Check::Server, "its own"),
     }
 }

@@ -13,7 +13,7 @@ use super::admission_view::AdmissionView;
 use super::connection::{Connection, TIME};
 use super::faults::{Progress, broken_fault, server_fault};
 use super::fitness::field;
-use super::question;
+use super::question::{self, Answer};
 use super::quote::quoted;
 use super::rights::{self, Refusal, Refused, Try};
 use crate::clock;
@@ -36,8 +36,8 @@ const LOOKS: usize = 8;
 /// Connections to replicas after which the search for a master ends. With more addresses, it ends after one for each, up to `LOOKS`.
 const MOST_REPLICAS: usize = 3;
 
-/// A connection to a server, and the result of a probe.
-type Opened = (Connection, Result<Probe, NodeFault>);
+/// The result of a probe.
+type Probed = Result<Answer, NodeFault>;
 
 /// The inspection of one node.
 pub(crate) struct Inspection {
@@ -60,6 +60,8 @@ pub(crate) struct Facts {
     pub(crate) is_master: bool,
     /// The result of a probe, or the reason why the node was not probed.
     pub(crate) probe: Result<Probe, NodeFault>,
+    /// True if it refuses `INFO` in scripts: there may be a proxy in front of it.
+    pub(crate) is_relayed: bool,
     pub(crate) persistence: Persistence,
     pub(crate) memory: Memory,
     /// Its clock at the beginning and at the end.
@@ -138,13 +140,14 @@ impl Inspection {
             refusals,
             writes,
             has_several_servers: self.has_several_servers(&talk.connection, &probe),
-            probe,
+            is_relayed: probe.as_ref().is_ok_and(|answer| answer.is_relayed),
+            probe: probe.map(|answer| answer.probe),
         })
     }
 
     /// Connects as a client does: a replica may be one of several servers under the address, and another one the master. Returns the
     /// last replica if there are only replicas.
-    fn open(&self) -> Result<Opened, NodeFault> {
+    fn open(&self) -> Result<(Connection, Probed), NodeFault> {
         let mut opened = self.open_one()?;
         let addresses = self.address.each(self.patience).map_or(0, |each| each.len());
         for _ in 1..addresses.clamp(MOST_REPLICAS, LOOKS) {
@@ -158,7 +161,7 @@ impl Inspection {
         Ok(opened)
     }
 
-    fn open_one(&self) -> Result<Opened, NodeFault> {
+    fn open_one(&self) -> Result<(Connection, Probed), NodeFault> {
         let mut connection = Connection::open(&self.address, self.patience)?;
         let probe = question::probe(&mut connection, &self.mark_key, self.patience);
         Ok((connection, probe.map_err(|broken| broken.fault)?))
@@ -166,7 +169,7 @@ impl Inspection {
 
     /// Returns true if the first connection and further ones lead to two masters. A server that is restarted just now counts as
     /// another one.
-    fn has_several_servers(&self, first: &Connection, probe: &Result<Probe, NodeFault>) -> bool {
+    fn has_several_servers(&self, first: &Connection, probe: &Probed) -> bool {
         // Replicas have no vote.
         let mut master = (!is_replica(probe)).then(|| first.run_id().to_owned());
         let mut known = vec![first.run_id().to_owned()];
@@ -188,8 +191,8 @@ impl Inspection {
     }
 }
 
-fn is_replica(probe: &Result<Probe, NodeFault>) -> bool {
-    probe.as_ref().is_ok_and(|probe| probe.role == Role::Replica)
+fn is_replica(probe: &Probed) -> bool {
+    probe.as_ref().is_ok_and(|answer| answer.probe.role == Role::Replica)
 }
 
 /// The state of each node and its meaning, as a client with that configuration would see them by these probes.

@@ -70,10 +70,10 @@ fn look_by(
     node: usize,
 ) -> Result<Connection, NodeFault> {
     let mut connection = opened?;
-    let probe = question::probe(&mut connection, set.mark_key(), timeout);
+    let answer = question::probe(&mut connection, set.mark_key(), timeout);
     // A server that does not answer the probe cannot be told from another one.
-    if let Ok(probe) = probe.map_err(|broken| broken.fault)? {
-        set.sighted(node, &probe, clock::now());
+    if let Ok(answer) = answer.map_err(|broken| broken.fault)? {
+        set.sighted(node, &answer.probe, clock::now());
     }
     Ok(connection)
 }

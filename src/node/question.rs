@@ -231,7 +231,7 @@ pub(super) fn probe(
     connection: &mut Connection,
     key: &[u8],
     timeout: Duration,
-) -> Result<Result<Probe, NodeFault>, Broken> {
+) -> Result<Result<Answer, NodeFault>, Broken> {
     let mut bytes = Vec::new();
     Question::new(key, None).write_to(&mut bytes, Form::Source);
     let sent = clock::now();
@@ -244,11 +244,9 @@ pub(super) fn probe(
     };
     let fault = |what: String| NodeFault::new(connection.address.shown(), what);
     Ok(match answers {
-        Answers::Values(values, answered) => {
-            read(&values, sent, answered).map(|it| it.probe).ok_or_else(|| {
-                fault(format!("the server has answered a probe with {}", Value::List(values)))
-            })
-        }
+        Answers::Values(values, answered) => read(&values, sent, answered).ok_or_else(|| {
+            fault(format!("the server has answered a probe with {}", Value::List(values)))
+        }),
         Answers::Refused(fault) => Err(fault),
         Answers::NoScript => Err(fault("the server knows no script".to_owned())),
     })
