@@ -2,11 +2,16 @@
 
 mod support;
 
+use std::cell::RefCell;
 use std::collections::BTreeSet;
+use std::io::Write;
+use std::mem::take;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use quorlock::crossbeam_channel::bounded;
 use quorlock::{
     Builder, Error, ErrorKind, Exclusive, Fair, HoldClass, LockKind, OptionalGuard as _, Quorlock,
@@ -14,7 +19,7 @@ use quorlock::{
 };
 use support::clients::{fresh, requests};
 use support::kinds::{AnyHandle, AnyKind, KINDS};
-use support::{Server, Servers, access};
+use support::{Server, Servers, access, fake};
 
 fn builder(urls: impl IntoIterator<Item = String>) -> Builder {
     // Time enough to answer on a busy machine. A refusal is reported without long retries.
@@ -149,14 +154,21 @@ fn another_database() {
 fn operators_see_which_client_a_connection_belongs_to() {
     let server = Server::start();
     let locks = builder([server.url()]).owner_label("web 3:4711").build().expect("valid settings");
-    let names = || {
+    let values = |field: &str| {
         let list: String = redis::from_redis_value(server.command(&["CLIENT", "LIST"]))
             .expect("a list of clients is text");
-        let words = list.split_whitespace().filter_map(|word| word.strip_prefix("name="));
-        words.filter(|name| !name.is_empty()).map(str::to_owned).collect::<Vec<_>>()
+        let words = list.split_whitespace().filter_map(|word| word.strip_prefix(field));
+        words.filter(|value| !value.is_empty()).map(str::to_owned).collect::<Vec<_>>()
     };
+    let names = || values("name=");
     let guard = locks.lock("orders/42").expect("it is free");
     assert_eq!(names(), ["quorlock/web-3:4711"]);
+    let libraries = values("lib-name=");
+    // The list has them from Redis 7.2 on. The connections of this test have another one, or none.
+    if server.try_command(&[b"CLIENT", b"SETINFO", b"LIB-NAME", b"other"]).is_ok() {
+        assert!(libraries.contains(&"quorlock".to_owned()), "{libraries:?}");
+        assert!(values("lib-ver=").contains(&env!("CARGO_PKG_VERSION").to_owned()));
+    }
     thread::scope(|scope| {
         scope.spawn(|| drop(locks.lock("orders/42").expect("it is given back")));
         support::wait_until("the waiter listens", Duration::from_secs(60), || {
@@ -164,6 +176,68 @@ fn operators_see_which_client_a_connection_belongs_to() {
         });
         drop(guard);
     });
+}
+
+/// A server of that version that notes the names which it is told, and answers them with that line. The answers to `CLIENT SETINFO`
+/// come with the next one: a client that waited for them would wait in vain.
+fn named(version: &'static str, answer: &'static str) -> (String, Arc<Mutex<Vec<String>>>) {
+    let said = Arc::new(Mutex::new(Vec::new()));
+    let (noted, kept) = (said.clone(), RefCell::new(Vec::new()));
+    let url = fake::serve(move |words, writer| {
+        let answer = match words.get(1).map(String::as_str) {
+            Some(what @ ("SETNAME" | "SETINFO")) => {
+                noted.lock().push(words[1..].join(" "));
+                if what == "SETINFO" {
+                    kept.borrow_mut().extend_from_slice(answer.as_bytes());
+                    return Some(());
+                }
+                answer.into()
+            }
+            _ if fake::is_probe(words) => fake::admit(&words[5]),
+            _ if words[0] == "PING" => {
+                noted.lock().push("PING".to_owned());
+                b"+PONG\r\n".to_vec()
+            }
+            _ if words[0] == "EVAL" => b"*2\r\n:1\r\n:0\r\n".to_vec(),
+            _ => fake::handshake(version, words).unwrap_or_else(|| b"+OK\r\n".to_vec()),
+        };
+        writer.write_all(&[take(&mut *kept.borrow_mut()), answer].concat()).ok()
+    });
+    (url, said)
+}
+
+#[test]
+fn the_library_is_named_where_that_makes_no_noise() {
+    let library = format!("SETINFO LIB-VER {}", env!("CARGO_PKG_VERSION"));
+    let all = ["PING", "SETNAME quorlock/web", "SETINFO LIB-NAME quorlock", &library];
+    let names = |url: String, said: &Mutex<Vec<String>>| {
+        let locks = builder([url]).owner_label("web").build().expect("valid settings");
+        drop(locks.try_lock("orders/42").expect("it is free"));
+        said.lock()[..].iter().take(4).cloned().collect::<Vec<_>>()
+    };
+    for parameters in ["", "?protocol=resp3"] {
+        let (url, said) = named("7.2.4", "+OK\r\n");
+        assert_eq!(names(url + parameters, &said), all);
+        let (url, said) = named("8.0.0", "-ERR something else\r\n");
+        assert_eq!(names(url + parameters, &said), all);
+    }
+    // An older server has no such command.
+    let (url, said) = named("7.0.15", "+OK\r\n");
+    assert_eq!(names(url, &said), all[..2]);
+    // The access list of a user with a name may lack it.
+    let (url, said) = named("7.2.4", "+OK\r\n");
+    assert_eq!(names(url.replace("://", "://locker:secret@"), &said), all[..2]);
+}
+
+#[test]
+fn a_name_that_an_access_list_refuses_is_not_asked_for_again() {
+    let (url, said) = named("7.2.4", "-NOPERM User default has no permissions to run it\r\n");
+    let locks = builder([url]).build().expect("valid settings");
+    drop(locks.try_lock("orders/42").expect("it is free"));
+    let count = |what: &str| said.lock().iter().filter(|said| said.starts_with(what)).count();
+    // Further connections look which server answers.
+    support::wait_until("further connections", Duration::from_secs(60), || count("PING") >= 3);
+    assert_eq!((count("SETNAME"), count("SETINFO")), (1, 2), "{:?}", said.lock());
 }
 
 /// The commands that the access list must allow according to `OPERATIONS.md`, without the conditional ones.

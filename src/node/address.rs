@@ -10,6 +10,7 @@ use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
 
 use super::addresses::Addresses;
 use super::credentials::{CredentialSource, Provided};
+use super::naming::Naming;
 #[cfg(feature = "tls")]
 use super::tls::{Certificates, Connector, Texts};
 use super::url_parts;
@@ -34,8 +35,8 @@ pub(crate) struct Address {
     credentials: Option<Arc<CredentialSource>>,
     /// Its credentials, for the login of one connection.
     provided: Option<Provided>,
-    /// The name of the client's connections in the server's list of them.
-    client: Arc<str>,
+    /// The names of the client's connections, shared by all clones.
+    naming: Arc<Naming>,
     /// The addresses of the host, shared by all clones.
     addresses: Arc<Addresses>,
     /// The one address of the host that is meant; `None`: any of them.
@@ -124,7 +125,7 @@ impl Address {
             shown: shown.as_str().into(),
             credentials: None,
             provided: None,
-            client: client_name(None).into(),
+            naming: Arc::new(Naming::of(None)),
             addresses: Arc::default(),
             only: None,
         })
@@ -168,12 +169,19 @@ impl Address {
 
     /// Names the client's connections by that owner label.
     pub(crate) fn of_client(self, label: &str) -> Self {
-        Self { client: client_name(Some(label)).into(), ..self }
+        Self { naming: Arc::new(Naming::of(Some(label))), ..self }
     }
 
-    /// The name of the client's connections in the server's list of them.
-    pub(super) fn client(&self) -> &str {
-        &self.client
+    /// The names of the client's connections.
+    pub(super) fn naming(&self) -> &Naming {
+        &self.naming
+    }
+
+    /// Returns true if a login is not one of a user with a name, and so probably of one with all rights.
+    pub(super) fn has_default_user(&self) -> bool {
+        let provided = self.provided.as_ref().and_then(|it| it.credentials.user.as_deref());
+        let user = provided.or(self.info.redis_settings().username());
+        user.is_none_or(|user| user.is_empty() || user == "default")
     }
 
     /// Sets the certificates, if the URL is one with TLS.
@@ -290,11 +298,6 @@ impl Address {
             self.addresses.has_answered(address);
         }
     }
-}
-
-/// The name of the connections of a client with that owner label. Servers accept no blanks in it.
-fn client_name(label: Option<&str>) -> String {
-    label.map_or("quorlock".to_owned(), |label| format!("quorlock/{}", label.replace(' ', "-")))
 }
 
 fn is_name(host: &str) -> bool {

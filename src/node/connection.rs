@@ -7,7 +7,7 @@ use redis::{RedisError, ServerError, ServerErrorKind};
 use super::address::Address;
 use super::credentials::Login;
 use super::faults::{Progress, broken_fault, connect_fault, not_redis, server_fault, tls_fault};
-use super::fitness::field;
+use super::fitness::{self, field};
 use super::login::{is_about_login, keeps_login, log_in, write_login};
 use super::offers::Shown;
 use super::quote::quoted;
@@ -48,6 +48,8 @@ pub(super) struct Connection {
     /// The policy by which the server may drop keys of locks when its memory is full.
     evicts: Option<String>,
     login: Login,
+    /// The number of unread answers to the commands that name the library. They come before all others.
+    of_library: usize,
     /// True while nothing was read: the TLS handshake may not be over yet.
     fresh: bool,
 }
@@ -90,6 +92,7 @@ impl Connection {
             id: None,
             evicts: None,
             login: Login::with(logged_in.number),
+            of_library: 0,
             fresh: !logged_in.heard,
         };
         connection.check_server(clock::now().after(timeout))?;
@@ -179,7 +182,7 @@ impl Connection {
     /// Reads the bytes that have come, without waiting. Returns true if they are so many whole answers, which the next reads return.
     pub(super) fn has_answers(&mut self, needed: usize) -> Result<bool, Broken> {
         while self.wire.has_answers(1).map_err(|unread| self.broken(unread))? {
-            if !self.login.is_next() {
+            if self.of_library == 0 && !self.login.is_next() {
                 return self.wire.has_answers(needed).map_err(|unread| self.broken(unread));
             }
             let value = self.wire.read(clock::now()).map_err(|unread| self.broken(unread))?;
@@ -188,10 +191,24 @@ impl Connection {
         Ok(false)
     }
 
-    /// Returns true if the value is the answer to a login, and takes it then. Fails if it cannot be one: the answers are out of step.
+    /// Returns true if the value is the answer to the naming of the library or to a login, and takes it then. Fails if it cannot be
+    /// one: the answers are out of step.
     fn is_of_login(&mut self, value: &redis::Value) -> Result<bool, Broken> {
         if matches!(value, redis::Value::Push { .. }) {
             return Ok(false);
+        }
+        if self.of_library > 0 {
+            self.of_library -= 1;
+            return match value {
+                redis::Value::Okay => Ok(true),
+                redis::Value::ServerError(error) => {
+                    if error.code() == "NOPERM" {
+                        self.address.naming().library_is_refused();
+                    }
+                    Ok(true)
+                }
+                other => Err(self.strange(&other.clone().into())),
+            };
         }
         let Some(number) = self.login.answered() else { return Ok(false) };
         match (value, self.address.credentials()) {
@@ -246,8 +263,7 @@ impl Connection {
             redis::cmd("INFO").arg(section).write_packed_command(&mut commands);
         }
         commands.extend_from_slice(CLIENT_ID);
-        let name = self.address.client();
-        redis::cmd("CLIENT").arg("SETNAME").arg(name).write_packed_command(&mut commands);
+        let is_named = self.address.naming().write_name(&mut commands);
         let sent = clock::now();
         self.write(&commands).map_err(|broken| broken.fault)?;
         self.read_text(deadline)?;
@@ -267,8 +283,12 @@ impl Connection {
         let memory = self.read_text(deadline)?;
         self.clock = Some(clock);
         self.id = self.read_client_id(deadline).map_err(|broken| broken.fault)?;
-        // The name is for operators. A server that refuses it serves locks as well.
-        self.read_any(deadline).map_err(|broken| broken.fault)?;
+        if is_named
+            && let Reply::Error(fault) = self.read_any(deadline).map_err(|broken| broken.fault)?
+            && fault.cause() == Cause::NoPermission
+        {
+            self.address.naming().name_is_refused();
+        }
         self.run_id = field(&server, "run_id").unwrap_or_default().to_owned();
         let limited = field(&memory, "maxmemory").is_some_and(|bytes| bytes != "0");
         let policy = field(&memory, "maxmemory_policy").filter(|policy| *policy != "noeviction");
@@ -277,7 +297,19 @@ impl Connection {
         if let Some(what) = self.shown(&server, &replication).unfit_as_node() {
             return Err(NodeFault::caused_by(Cause::Unfit, self.address.shown(), what));
         }
+        self.name_library(&server);
         Ok(())
+    }
+
+    /// Names the library. Nobody waits for the answers: they are read before those to the next commands. A user with a name may lack
+    /// the right, since access lists name commands, and the refusal would be noted in the server's log for each client.
+    fn name_library(&mut self, server: &str) {
+        if fitness::lists_libraries(server) && self.address.has_default_user() {
+            let mut commands = Vec::new();
+            self.of_library = self.address.naming().write_library(&mut commands);
+            // A broken connection shows with the next commands.
+            let _ = self.write(&commands);
+        }
     }
 
     /// The server as these sections of its INFO and its address show it.

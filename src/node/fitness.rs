@@ -5,6 +5,9 @@ use super::quote::quoted;
 /// The oldest version whose commands the scripts may use.
 const OLDEST: (u32, u32) = (6, 2);
 
+/// The first version with `CLIENT SETINFO`.
+const WITH_LIBRARIES: (u32, u32) = (7, 2);
+
 /// The reason why a server with that INFO can never serve, and what to do.
 ///
 /// Locks need scripts that run without interruption, and a server whose runs can be told apart. A server
@@ -48,6 +51,12 @@ pub(super) fn replication_id(replication: &str) -> Option<&str> {
 /// Returns true for a node of a cluster. Valkey has another name for the field.
 pub(super) fn is_cluster(server: &str) -> bool {
     mode(server) == Some("cluster")
+}
+
+/// Returns true for a server whose list of connections has a place for the name of a library.
+pub(super) fn lists_libraries(server: &str) -> bool {
+    let version = field(server, "redis_version").and_then(parse_version);
+    version.is_some_and(|version| version >= WITH_LIBRARIES)
 }
 
 fn mode(server: &str) -> Option<&str> {

@@ -25,6 +25,7 @@ mod login;
 mod look;
 mod looks;
 mod mailbox;
+mod naming;
 mod offers;
 mod opening;
 mod question;

@@ -129,6 +129,7 @@ pub fn handshake(version: &str, words: &[String]) -> Option<Vec<u8>> {
         "CLIENT" if words[1] == "ID" => {
             format!(":{}\r\n", CONNECTIONS.fetch_add(1, Ordering::SeqCst)).into_bytes()
         }
+        "CLIENT" if words[1].starts_with("SET") => b"+OK\r\n".to_vec(),
         "CLIENT" => b":1\r\n".to_vec(),
         "HELLO" => b"%1\r\n+proto\r\n:3\r\n".to_vec(),
         _ => return None,
