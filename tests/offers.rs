@@ -12,7 +12,7 @@ use support::offers::{Expected, OFFERS};
 fn each_offer_grants_locks_or_is_refused_with_the_reason() {
     for offer in OFFERS {
         let builder = fresh([offer.start()]).max_ttl(Duration::from_secs(600));
-        let builder = builder.node_timeout(Duration::from_secs(10));
+        let builder = builder.ttl(Duration::from_secs(60)).node_timeout(Duration::from_secs(10));
         let locks = builder.build().expect("the settings are valid");
         let got = locks.try_lock("orders/42");
         let name = offer.name;

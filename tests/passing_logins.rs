@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use quorlock::{Error, ErrorKind, Fallback, Quorlock};
-use support::clients::fresh;
+use support::clients::{Busy, fresh};
 use support::{Server, Servers, fake, wait_until};
 
 const LIMIT: Duration = Duration::from_secs(20);
@@ -76,15 +76,6 @@ fn a_server_without_free_connections_is_waited_for() {
             drop(others);
             waits.join().expect("no panic").expect("it is waited for");
         });
-    }
-}
-
-/// A server that runs an endless script until this is dropped.
-struct Busy<'a>(&'a Server);
-
-impl Drop for Busy<'_> {
-    fn drop(&mut self) {
-        let _ = self.0.try_command(&[b"SCRIPT", b"KILL"]);
     }
 }
 

@@ -1,5 +1,6 @@
 //! The findings of `doctor`: each check on healthy masters, and on faulty ones.
 
+use std::net::TcpStream;
 use std::process::Output;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -8,9 +9,10 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::program::{ends_with, printed, program, told};
+use crate::support::clients::Busy;
 use crate::support::offers::{Expected, OFFERS};
 use crate::support::proxy::Proxy;
-use crate::support::{Server, Servers, access, fake};
+use crate::support::{Server, Servers, access, fake, wait_until};
 
 /// Time limits for a busy machine.
 const PATIENT: [&str; 4] = ["--node-timeout", "2s", "--clock-tolerance", "1s"];
@@ -338,6 +340,43 @@ fn without_quarantine_each_lock_has_to_be_on_disk() {
     servers[0].command(&["CONFIG", "SET", "appendfsync", "always"]);
     assert_eq!(persistence(&["--no-quarantine"]), ("fine".into(), "AOF, always".into()));
     assert_eq!(persistence(&[]), ("note".into(), "AOF, always".into()));
+}
+
+/// Checks that the node cannot be examined, for a reason with these words.
+#[track_caller]
+fn is_unreachable(report: &Report, words: &str) {
+    let found = report.node(0, "reachable");
+    assert_eq!((&found["severity"], report.1), (&"problem".into(), 2), "{}", report.0);
+    assert!(found["what"].as_str().is_some_and(|what| what.contains(words)), "{found}");
+}
+
+#[test]
+fn servers_that_let_nobody_in_are_found() {
+    let full = Server::start_with(&["--maxclients", "3"]);
+    let mut others = Vec::new();
+    wait_until("all connections are taken", Duration::from_secs(20), || {
+        others.push(TcpStream::connect(("127.0.0.1", full.port())));
+        full.try_command(&[b"PING"]).is_err()
+    });
+    for _ in 0..5 {
+        is_unreachable(&doctor_of(&[full.url()], &PATIENT), "maxclients");
+    }
+
+    let busy = Server::start_with(&["--lua-time-limit", "1"]);
+    thread::scope(|scope| {
+        scope.spawn(|| busy.try_command(&[b"EVAL", b"while true do end", b"0"]));
+        let _ends = Busy(&busy);
+        wait_until("it is busy", Duration::from_secs(20), || busy.try_command(&[b"PING"]).is_err());
+        is_unreachable(&doctor_of(&[busy.url()], &PATIENT), "SCRIPT KILL");
+    });
+
+    for (answer, words) in [
+        ("-DENIED Redis is running in protected mode\r\n", "is in protected mode"),
+        ("-LOADING Redis is loading the dataset in memory\r\n", "(LOADING)"),
+    ] {
+        let url = fake::server(move |_| answer.into());
+        is_unreachable(&doctor_of(&[url], &PATIENT), words);
+    }
 }
 
 #[test]

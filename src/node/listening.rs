@@ -49,6 +49,11 @@ impl Listening {
         Self { connection, timeout }
     }
 
+    /// The id of the present run of the server.
+    pub(super) fn run_id(&self) -> &str {
+        self.connection.run_id()
+    }
+
     /// Listens to `channels`, too; returns once the server has confirmed all of them. Messages that come
     /// meanwhile go to `heard`.
     ///

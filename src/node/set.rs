@@ -305,6 +305,11 @@ impl NodeSet {
         self.known.lock().admission.is_still_there(node, server)
     }
 
+    /// Returns true if that server is not the one that the last probe has shown: see `Admission::is_another_server`.
+    pub(super) fn is_another_server(&self, node: usize, run_id: &str) -> bool {
+        self.known.lock().admission.is_another_server(node, run_id)
+    }
+
     /// Hands in a probe over another connection to the node.
     pub(super) fn sighted(&self, node: usize, probe: &Probe, now: Time) {
         let mut known = self.known.lock();

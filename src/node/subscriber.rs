@@ -75,6 +75,12 @@ impl SubscriberThread {
                 *listening = Some(self.connect()?);
                 machine.handle_connected();
             }
+            (SubscriberStep::Look { .. }, Some(listening))
+                if self.set.is_another_server(self.node, listening.run_id()) =>
+            {
+                // The address leads to another server by now. The connection to the earlier one may live on.
+                return Err(Deaf::Broken);
+            }
             (SubscriberStep::Look { anew }, _) => {
                 let changes = self.listeners.changes(self.node, anew);
                 machine.handle_changes(changes, clock::now());

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use quorlock::{Builder, Guard, OptionalGuard as _, Quorlock, Renewal};
 
-use super::{Servers, holds_within, wait_until};
+use super::{Server, Servers, holds_within, wait_until};
 
 /// A limit that is never reached.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -95,4 +95,13 @@ pub fn bare_majority(name: &str, locks: &Quorlock, servers: &mut Servers) -> Gua
         }
     }
     panic!("each lock was over before the last one had run what it was sent");
+}
+
+/// A server that runs an endless script, which ends when this is dropped.
+pub struct Busy<'a>(pub &'a Server);
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        let _ = self.0.try_command(&[b"SCRIPT", b"KILL"]);
+    }
 }

@@ -149,6 +149,11 @@ impl Proxy {
         self.shared.cuts.fetch_add(1, Ordering::SeqCst);
     }
 
+    /// Leads new connections to another server from now on. The present ones go on.
+    pub fn lead_to(&self, server: u16) {
+        self.shared.server.store(server, Ordering::SeqCst);
+    }
+
     /// Leads every other new connection to the server on that port from now on, as a load balancer does. `None` ends that,
     /// and cuts all connections.
     pub fn spread(&self, other: Option<u16>) {

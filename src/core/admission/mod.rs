@@ -157,6 +157,13 @@ impl Admission {
         is_same.if_off(Mechanism::RelayedConnectionsEnd, true)
     }
 
+    /// Returns true if the last probe of `node` has shown another server than that, to which a connection for messages leads. That
+    /// one does not announce the releases of this node.
+    pub(crate) fn is_another_server(&self, node: usize, run_id: &str) -> bool {
+        let seen = self.nodes[node].seen.as_ref();
+        seen.is_some_and(|seen| seen.probe.identity.run_id() != run_id)
+    }
+
     /// Handles the answer over another connection to the node, which shows the server to which that connection leads.
     pub(crate) fn sighted(&mut self, node: usize, probe: &Probe) {
         self.nodes[node].servers.sighted(probe);

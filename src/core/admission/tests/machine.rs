@@ -261,6 +261,18 @@ fn a_node_at_which_several_servers_answer_has_no_vote() {
 }
 
 #[test]
+fn messages_of_another_server_than_that_of_the_last_probe_do_not_concern_its_locks() {
+    let (_, mut machine) = one_of_three(MarkState::Admitted);
+    assert!(!machine.is_another_server(2, "r2"));
+    assert!(machine.is_another_server(2, "r3"));
+    see(&mut machine, 2, probe("r3", None), at(1));
+    assert!(!machine.is_another_server(2, "r3"));
+    assert!(machine.is_another_server(2, "r2"));
+    machine.lost(2);
+    assert!(!machine.is_another_server(2, "r2"), "nobody knows");
+}
+
+#[test]
 fn replicas_and_clusters_have_no_vote_and_are_looked_at_again() {
     for (role, node_state) in
         [(Role::Replica, NodeState::Replica), (Role::Cluster, NodeState::Cluster)]
