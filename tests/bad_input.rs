@@ -263,7 +263,7 @@ fn a_server_error_names_its_cause() {
     let error = locks.try_lock("orders/42").expect_err("it has no memory left");
     told(&error, ErrorKind::NoQuorum, &[&full.url(), "out of memory", "maxmemory"]);
 
-    let replica = Server::start_with(&["--replicaof", "127.0.0.1 1"]);
+    let replica = Server::start_with(&["--replicaof", "127.0.0.1", "1"]);
     let locks = client([replica.url()]);
     let error = locks.try_lock("orders/42").expect_err("it takes no writes");
     told(&error, ErrorKind::NoQuorum, &[&replica.url(), "replica, not a master"]);

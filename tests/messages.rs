@@ -241,7 +241,7 @@ fn servers_that_take_no_writes() {
     let alone = Server::start_with(&["--min-replicas-to-write", "1"]);
     let words = ["min-replicas-to-write", "set it to 0"];
     told("NOREPLICAS", &refused(&client([alone.url()])), ErrorKind::NoQuorum, &words);
-    let replica = Server::start_with(&["--replicaof", "127.0.0.1 1"]);
+    let replica = Server::start_with(&["--replicaof", "127.0.0.1", "1"]);
     let words = ["replica, not a master", "independent masters"];
     told("a replica", &refused(&client([replica.url()])), ErrorKind::NoQuorum, &words);
     let full = Server::start_with(&["--maxmemory", "1", "--maxmemory-policy", "noeviction"]);

@@ -20,7 +20,7 @@ const KEY: &str = "quorlock:orders/42";
 /// A master and a replica that has caught up.
 fn master_and_replica() -> (Server, Server) {
     let master = Server::start_with(&["--repl-diskless-sync-delay", "0"]);
-    let replica = Server::start_with(&["--replicaof", &format!("127.0.0.1 {}", master.port())]);
+    let replica = Server::start_with(&["--replicaof", "127.0.0.1", &master.port().to_string()]);
     wait_until("the replica has caught up", LIMIT, || {
         master.command(&["SET", "probe", "x", "PX", "60000"]);
         master.command(&["WAIT", "1", "100"]) == redis::Value::Int(1)

@@ -6,7 +6,9 @@ use redis::{RedisError, ServerError, ServerErrorKind};
 
 use super::address::Address;
 use super::credentials::Login;
-use super::faults::{Progress, broken_fault, connect_fault, not_redis, server_fault, tls_fault};
+use super::faults::{
+    Progress, broken_fault, connect_fault, not_redis, of_command, server_fault, tls_fault,
+};
 use super::fitness::{self, field};
 use super::login::{is_about_login, keeps_login, log_in, write_login};
 use super::offers::Shown;
@@ -344,6 +346,7 @@ impl Connection {
     }
 
     fn server_error(&self, error: ServerError) -> Result<Reply, Broken> {
+        let error = of_command(error);
         if error.kind() == Some(ServerErrorKind::NoScript) {
             return Ok(Reply::NoScript);
         }

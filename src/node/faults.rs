@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io;
 use std::sync::Arc;
 
-use redis::{ErrorKind, RedisError};
+use redis::{ErrorKind, RedisError, ServerError};
 #[cfg(unix)]
 use rustix::io::Errno;
 
@@ -187,6 +187,24 @@ fn excess(address: &Address, what: &str) -> NodeFault {
     NodeFault::new(address.shown(), what)
 }
 
+/// The error of a command in a script. Redis before 7.0 answers it as an error of the script, with its place there.
+pub(super) fn of_command(error: ServerError) -> ServerError {
+    let whole = [error.code(), error.details().unwrap_or_default()].join(" ");
+    let place = whole.rsplit_once("@user_script: ").and_then(|(_, rest)| rest.split_once(": "));
+    let Some((line, said)) = place else { return error };
+    if !line.bytes().all(|byte| byte.is_ascii_digit()) {
+        return error;
+    }
+    let answer = match said.starts_with('-') {
+        true => format!("{said}\r\n"),
+        false => format!("-ERR {said}\r\n"),
+    };
+    match redis::parse_redis_value(answer.as_bytes()) {
+        Ok(redis::Value::ServerError(inner)) => inner,
+        _ => error,
+    }
+}
+
 /// The fault of a server that answered a command with an error.
 pub(super) fn server_fault(address: &Address, error: &RedisError) -> NodeFault {
     let detail = error.detail().unwrap_or_default();
@@ -314,3 +332,37 @@ const PROTECTED: &str = "the server is in protected mode, and takes connections 
 
 pub(super) const CLUSTER: &str = "the server is part of a Redis Cluster, where a lock and the node's mark would \
                        be on different servers; name independent masters";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_of_commands_in_scripts_are_the_same_on_older_servers() {
+        let script = "Error running script (call to f_e102c300f08bb28fa9f4b234f0b9982d6d5e508f): @user_script:100: ";
+        for (said, code, details) in [
+            (
+                format!("ERR {script}@user_script: 100: -NOREPLICAS Not enough good replicas to write."),
+                "NOREPLICAS",
+                "Not enough good replicas to write.",
+            ),
+            (
+                "@user_script: 20: The user executing the script can't run this command or subcommand".to_owned(),
+                "ERR",
+                "The user executing the script can't run this command or subcommand",
+            ),
+            (
+                "OOM command not allowed. script: f_e1, on @user_script:1.".to_owned(),
+                "OOM",
+                "command not allowed. script: f_e1, on @user_script:1.",
+            ),
+            ("ERR @user_script: ten: -OOM no".to_owned(), "ERR", "@user_script: ten: -OOM no"),
+            ("ERR something else".to_owned(), "ERR", "something else"),
+        ] {
+            let read = redis::parse_redis_value(format!("-{said}\r\n").as_bytes());
+            let Ok(redis::Value::ServerError(error)) = read else { panic!("{read:?}") };
+            let error = of_command(error);
+            assert_eq!((error.code(), error.details()), (code, Some(details)), "{said}");
+        }
+    }
+}

@@ -43,7 +43,9 @@ pub fn example_patterns(sign: char) -> Vec<&'static str> {
 /// The words that create a user with the password `secret`. The user may use the keys and channels of the example,
 /// with `prefix` in place of the key prefix, and just these commands.
 pub fn user(name: &str, prefix: &str, commands: &[&str]) -> Vec<String> {
-    let user = ["ACL", "SETUSER", name, "reset", "on", ">secret"].map(str::to_owned);
+    // Redis 6.2 gives a new user all channels.
+    let user = ["ACL", "SETUSER", name, "reset", "on", ">secret", "resetchannels"];
+    let user = user.map(str::to_owned);
     // Longer patterns first: without a prefix the other pattern covers all keys, and servers accept no pattern after it.
     let patterns = ['~', '&'].into_iter().flat_map(|sign| example_patterns(sign).into_iter().rev());
     let patterns = patterns.map(|pattern| pattern.replace("quorlock:", prefix));
