@@ -1,7 +1,7 @@
 //! The servers and managed offers that are known by name, and whether they can be nodes. `docs/servers.md` has the same table.
 //!
-//! In most cases, what a server shows decides if it is used (`fitness`), and the table only names it. It refuses servers with a fault
-//! that does not show, and says what is not known.
+//! In most cases, the answers of a server decide if it is used (`fitness`), and the table only names it. The table refuses servers
+//! with a fault that does not show, and says what is not known.
 
 use super::faults::CLUSTER;
 use super::fitness::{self, field, hides_promotions, is_cluster};
@@ -59,7 +59,7 @@ const OFFERS: &[Offer] = {
             version: "redis_version",
             is_it: |it| it.has("redis_version"),
             works: Yes,
-            why: "7.0 and 8.0 were tried; 6.2, 7.2 and 7.4 have the same commands (documented)",
+            why: "7.0 and 8.0 were tried, and 6.2 with a part of the tests; 7.2 and 7.4 have the same commands (documented)",
             known_from: Tried,
         },
         Offer {
@@ -67,7 +67,7 @@ const OFFERS: &[Offer] = {
             version: "valkey_version",
             is_it: |it| it.has("valkey_version"),
             works: Yes,
-            why: "8.1 was tried; other versions have the same commands (documented)",
+            why: "8.1 was tried, and 9.1 with a part of the tests; other versions have the same commands (documented)",
             known_from: Tried,
         },
         Offer {
@@ -247,7 +247,7 @@ impl Shown<'_> {
     #[cfg(feature = "diagnosis")]
     pub(super) fn doubt(&self) -> Option<String> {
         let Offer { name, works, why, .. } = self.offer()?;
-        let doubt = || format!("whether locks work on {name} is not known: {why}");
+        let doubt = || format!("it is not known if locks work on {name}: {why}");
         matches!(works, Works::NotKnown).then(doubt)
     }
 
