@@ -122,6 +122,12 @@ impl Engine {
         self.state.lock().full = full;
     }
 
+    /// Lets the node take no writes from now on, since it lacks its replicas.
+    #[cfg(test)]
+    pub(crate) fn lose_replicas(&mut self) {
+        self.state.lock().lacks_replicas = true;
+    }
+
     fn set_time(&mut self, now: Duration) {
         let mut state = self.state.lock();
         #[cfg(test)]

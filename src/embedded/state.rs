@@ -13,7 +13,10 @@ pub(super) struct State {
     /// True if the node is out of memory.
     #[cfg(test)]
     pub(super) full: bool,
-    /// True once the present script has written. A server then no longer stops it for lack of memory.
+    /// True if the node takes no writes, since it lacks its replicas.
+    #[cfg(test)]
+    pub(super) lacks_replicas: bool,
+    /// True once the present script has written. A server then no longer stops it for lack of memory or replicas.
     #[cfg(test)]
     pub(super) wrote: bool,
 }

@@ -41,6 +41,14 @@ pub(super) enum Fault {
     Promoted {
         node: usize,
     },
+    /// A replica is promoted in the place of the node, and has only its mark. The first `clients` still reach the old master, until
+    /// this ends.
+    TakenOver {
+        node: usize,
+        clients: usize,
+    },
+    /// The old master of a node that was taken over takes no writes any more.
+    OldMasterStops,
     /// The node's wall clock is set forward, which ends its keys. No client can reach it while this lasts.
     WallClockForward {
         node: usize,
@@ -164,6 +172,7 @@ impl Fault {
             Self::Amnesia { .. }
             | Self::Flushed { .. }
             | Self::Promoted { .. }
+            | Self::TakenOver { .. }
             | Self::ClockJumps { .. } => !quarantine,
             _ => false,
         }
@@ -193,6 +202,11 @@ impl fmt::Display for Fault {
             Self::Loading { node } => write!(f, "node {node} is started anew, and loads its data"),
             Self::Amnesia { node } => write!(f, "node {node} is stopped, and loses its data"),
             Self::Promoted { node } => write!(f, "node {node} was a replica for a moment"),
+            Self::TakenOver { node, clients } => write!(
+                f,
+                "a replica takes over node {node}, and the first {clients} clients still reach the old master"
+            ),
+            Self::OldMasterStops => write!(f, "the old master takes no writes any more"),
             Self::Flushed { node } => write!(f, "node {node} is flushed"),
             Self::WallClockForward { node, by } | Self::ClockJumps { node, by } => {
                 write!(f, "the wall clock of node {node} is set forward by {by:?}")
@@ -257,6 +271,7 @@ pub(super) fn begin(world: &mut World, fault: &Fault) {
         Fault::Amnesia { node }
         | Fault::Flushed { node }
         | Fault::Promoted { node }
+        | Fault::TakenOver { node, .. }
         | Fault::ClockJumps { node, .. }
         | Fault::WallClockForward { node, .. }
             if fault.ends_keys_early(world.plan.clock_tolerance) =>
@@ -293,6 +308,8 @@ pub(super) fn begin(world: &mut World, fault: &Fault) {
             let now = world.net.now;
             world.net.nodes[node].promote(MARK, now);
         }
+        Fault::TakenOver { node, clients } => world.net.take_over(node, clients),
+        Fault::OldMasterStops => world.net.stop_old_master(),
         Fault::WallClockForward { node, by } => {
             world.net.nodes[node].set_forward(by);
             cut_off(world, node);
@@ -354,6 +371,7 @@ pub(super) fn end(world: &mut World, fault: &Fault) {
         Fault::SubscribersRefused { node } => world.net.nodes[node].refuses_listeners -= 1,
         Fault::Down { node } | Fault::Amnesia { node } => world.net.start(node),
         Fault::Loading { node } => world.net.nodes[node].loading -= 1,
+        Fault::TakenOver { .. } => world.net.end_old_master(),
         Fault::Flushed { .. } if world.plan.quarantine => {}
         Fault::Flushed { node } | Fault::WallClockForward { node, .. } => {
             (0..world.clients.len()).for_each(|client| world.net.mend(client, node));
@@ -390,6 +408,7 @@ pub(super) fn end(world: &mut World, fault: &Fault) {
         | Fault::AskedFor { .. }
         | Fault::ClockJumps { .. }
         | Fault::Promoted { .. }
+        | Fault::OldMasterStops
         | Fault::ScriptsForgotten { .. }
         | Fault::WallClockBack { .. }
         | Fault::LargeNumber { .. } => {}

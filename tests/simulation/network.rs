@@ -177,6 +177,14 @@ struct Conn {
     ended: bool,
 }
 
+/// A master that lives on beside the replica that was promoted in its place.
+struct OldMaster {
+    server: SimNode,
+    node: usize,
+    /// The number of clients that still reach it: the first ones.
+    clients: usize,
+}
+
 pub(super) struct Network {
     /// True time, which no client and no node sees.
     pub(super) now: Duration,
@@ -184,6 +192,8 @@ pub(super) struct Network {
     last: u64,
     pub(super) chance: Chance,
     pub(super) nodes: Vec<SimNode>,
+    /// The old master of a node that was replaced, if it lives on.
+    old_master: Option<OldMaster>,
     links: Vec<Vec<Link>>,
     conns: Vec<Conn>,
     /// The channels that were ever subscribed to, or published on.
@@ -229,6 +239,7 @@ impl Network {
             last: 0,
             chance: if plan.explored { Chance::fixed() } else { Chance::new(plan.seed ^ 0x5eed) },
             nodes: nodes.collect(),
+            old_master: None,
             links: vec![vec![Link::default(); plan.nodes]; clients],
             conns: Vec::new(),
             channels: Vec::new(),
@@ -306,7 +317,7 @@ impl Network {
     /// Opens a connection. It cannot be used before [`Note::Connected`] comes back.
     pub(super) fn connect(&mut self, client: usize, node: usize, timeout: Duration, epoch: u64) {
         let link = self.links[client][node].clone();
-        let SimNode { hung, down, loading, incarnation, .. } = self.nodes[node];
+        let SimNode { hung, down, loading, incarnation, .. } = *self.server(client, node);
         let there = self.delay(client, node, Way::ToNode);
         let (after, conn) = if link.cut > 0 || link.deaf > 0 || (hung > 0 && down == 0) {
             (timeout, Err(NoAnswer::Way))
@@ -358,7 +369,7 @@ impl Network {
     /// Returns true if the connection still leads to a process.
     pub(super) fn is_alive(&self, conn: ConnId) -> bool {
         let conn = &self.conns[conn];
-        conn.reset.is_none() && self.nodes[conn.node].incarnation == conn.incarnation
+        conn.reset.is_none() && self.server(conn.client, conn.node).incarnation == conn.incarnation
     }
 
     pub(super) fn send(&mut self, id: ConnId, message: Message) {
@@ -404,6 +415,11 @@ impl Network {
 
     /// Handles a request that arrives.
     pub(super) fn at_node(&mut self, id: ConnId, late: bool) {
+        let Conn { client, node, .. } = self.conns[id];
+        self.at_server(client, node, |net| net.arrive(id, late));
+    }
+
+    fn arrive(&mut self, id: ConnId, late: bool) {
         let conn = &mut self.conns[id];
         if conn.ended {
             return;

@@ -28,6 +28,8 @@ pub(super) struct SimNode {
     pub(super) loading: u32,
     /// Number of present reasons to be out of memory.
     pub(super) full: u32,
+    /// True if it takes no writes, since it lacks its replicas.
+    pub(super) lacks_replicas: bool,
     /// Number of present reasons to refuse subscriptions (its user's permissions were changed).
     pub(super) refuses_listeners: u32,
     /// Number of its process; connections to an earlier one are dead.
@@ -100,6 +102,7 @@ impl SimNode {
             down: 0,
             loading: 0,
             full: 0,
+            lacks_replicas: false,
             refuses_listeners: 0,
             incarnation: 0,
             scripts: HashSet::new(),
@@ -123,6 +126,25 @@ impl SimNode {
             self.call(&[b"SET".to_vec(), kept.to_vec(), value], now);
         }
         self.engine.promote(&"f".repeat(40));
+    }
+
+    /// Returns a replica that is promoted in its place, with a wall clock that agrees with its own. It has only the key `kept` of
+    /// the data.
+    pub(super) fn successor(&mut self, kept: &[u8], now: Duration) -> Self {
+        let value = self.value(kept, now).expect("it has that key");
+        let mut successor = Self::new(self.index, 0, self.rate_ppm);
+        successor.offset = self.offset;
+        successor.incarnation = self.incarnation + 1;
+        successor.engine.restart(&run_id(self.index, successor.incarnation), false);
+        successor.call(&[b"SET".to_vec(), kept.to_vec(), value], now);
+        successor.engine.promote(&"f".repeat(40));
+        successor
+    }
+
+    /// Lets it take no writes any more.
+    pub(super) fn lose_replicas(&mut self) {
+        self.lacks_replicas = true;
+        self.engine.lose_replicas();
     }
 
     /// Returns the time of its wall clock.

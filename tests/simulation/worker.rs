@@ -547,6 +547,11 @@ impl Worker {
             Awaited::Call { requests } => {
                 let answered = match (reply, requests) {
                     _ if is_unknown => link::Reply::NoScript,
+                    (Reply::Error(text), _) if text.starts_with("NOREPLICAS") => {
+                        // The node counts as one that is down.
+                        self.broken(cx, false);
+                        return self.carry_on(cx);
+                    }
                     (Reply::Error(_), _) => link::Reply::Error(NoAnswer::Way),
                     (reply, 1) => link::Reply::Value(value(reply)),
                     (reply, _) => {

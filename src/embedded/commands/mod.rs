@@ -87,18 +87,23 @@ impl State {
             return Err(Fault::of("ERR Wrong number of args calling Redis command from script"));
         }
         #[cfg(test)]
-        self.check_memory(command)?;
+        self.check_writes(command)?;
         (command.run)(self, rest)
     }
 
-    /// Refuses commands that could need more memory if the node is out of memory, unless the script has written before.
+    /// Refuses commands that could need more memory if the node is out of memory, and all that write if it lacks its replicas,
+    /// unless the script has written before.
     #[cfg(test)]
-    fn check_memory(&mut self, command: &Command) -> Result<(), Fault> {
+    fn check_writes(&mut self, command: &Command) -> Result<(), Fault> {
         let grows = GROWING.contains(&command.name);
+        let writes = grows || WRITING.contains(&command.name);
+        if writes && self.lacks_replicas && !self.wrote {
+            return Err(Fault::of("NOREPLICAS Not enough good replicas to write."));
+        }
         if grows && self.full && !self.wrote {
             return Err(Fault::of("OOM command not allowed when used memory > 'maxmemory'."));
         }
-        self.wrote |= grows || WRITING.contains(&command.name);
+        self.wrote |= writes;
         Ok(())
     }
 }

@@ -59,6 +59,7 @@ const EXCEPTIONS: &[(&str, Terms)] = &[
     ("embedded", terms(Class::Waits, 2, 40)),
     ("schedule", terms(Class::Waits, 2, 40)),
     ("amnesia", terms(Class::Waits, 2, 40)),
+    ("old_master", terms(Class::Waits, 2, 40)),
     ("renewal", terms(Class::Waits, 2, 40)),
     ("clock_tolerance", terms(Class::Waits, 2, 40)),
 ];

@@ -2,7 +2,7 @@
 
 use std::hash::{Hash, Hasher};
 
-use super::{Conn, ConnId, Event, LATEST, Network, Way, info};
+use super::{Conn, ConnId, Event, LATEST, Network, OldMaster, SimNode, Way, info};
 use crate::core::admission::mark::{Mark, MarkState, Noted};
 use crate::core::base::Time;
 use crate::node::{Question, read_probe};
@@ -233,6 +233,51 @@ impl Network {
             }
         }
         (0..self.links.len()).for_each(|client| self.end_listening(client, node));
+    }
+
+    /// Promotes a replica in the place of that node. The old master lives on, and the first `clients` still reach it.
+    pub(in super::super) fn take_over(&mut self, node: usize, clients: usize) {
+        let successor = self.nodes[node].successor(MARK, self.now);
+        (clients..self.links.len()).for_each(|client| self.reset(client, node));
+        let server = std::mem::replace(&mut self.nodes[node], successor);
+        self.old_master = Some(OldMaster { server, node, clients });
+    }
+
+    /// Lets the old master take no writes any more.
+    pub(in super::super) fn stop_old_master(&mut self) {
+        self.old_master.as_mut().expect("it lives on").server.lose_replicas();
+    }
+
+    /// Ends the old master.
+    pub(in super::super) fn end_old_master(&mut self) {
+        let OldMaster { node, clients, .. } = self.old_master.take().expect("it lives on");
+        (0..clients).for_each(|client| self.reset(client, node));
+    }
+
+    /// Returns true if the client reaches the old master of that node.
+    fn reaches_old_master(&self, client: usize, node: usize) -> bool {
+        self.old_master.as_ref().is_some_and(|old| node == old.node && client < old.clients)
+    }
+
+    /// Returns the server that the client reaches as that node.
+    pub(super) fn server(&self, client: usize, node: usize) -> &SimNode {
+        match &self.old_master {
+            Some(old) if self.reaches_old_master(client, node) => &old.server,
+            _ => &self.nodes[node],
+        }
+    }
+
+    /// Does something at the server that the client reaches as that node.
+    pub(super) fn at_server(&mut self, client: usize, node: usize, act: impl FnOnce(&mut Self)) {
+        let is_old = self.reaches_old_master(client, node);
+        let swap = |net: &mut Self| {
+            if let Some(old) = net.old_master.as_mut().filter(|_| is_old) {
+                std::mem::swap(&mut old.server, &mut net.nodes[node]);
+            }
+        };
+        swap(self);
+        act(self);
+        swap(self);
     }
 
     /// Sets the marks of the first client's nodes, which were in use before, and have forgotten nothing.

@@ -87,6 +87,7 @@ impl Network {
         }
         if let Reply::Error(text) = &reply
             && self.nodes[node].full == 0
+            && !self.nodes[node].lacks_replicas
         {
             let what = parts.iter().map(|part| part.what).collect::<Vec<_>>().join(", ");
             self.checks.report(now, "errors", format!("node {node} answers {what} with {text}"));

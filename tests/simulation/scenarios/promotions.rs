@@ -1,4 +1,5 @@
-//! A master that was a replica for a moment, although no connection to it has ended.
+//! A master that was a replica for a moment, although no connection to it has ended; and a replica that takes over while the old
+//! master lives on.
 
 use super::*;
 
@@ -68,4 +69,47 @@ fn behind_a_proxy_no_grant_of_another_server_counts() {
 #[test]
 fn without_the_end_of_relayed_connections_it_makes_two_holders() {
     RELAYED.breaks(&[Mechanism::RelayedConnectionsEnd], &["exclusion"]);
+}
+
+/// A partition parts the clients: the first one reaches the first node's old master and the second node, and the other client the
+/// replica that was promoted in the place of that master, and the third node. The first client holds the lock. The old master takes
+/// writes until `stops` after the promotion, or all the time.
+fn parted(seed: u64, stops: Option<Duration>) -> Plan {
+    let holder = client(seconds(20), Habit::Keeps);
+    let mut plan = calm(seed, 3, &[holder, client(seconds(9), Habit::Contends)]);
+    let (from, until) = (seconds(8) + Chance::new(seed).ms(0..5_000), seconds(60));
+    plan.faults = vec![
+        fault(from, until, Fault::TakenOver { node: 0, clients: 1 }),
+        fault(from, until, Fault::Cut { client: 0, node: 2 }),
+        fault(from, until, Fault::Cut { client: 1, node: 1 }),
+    ];
+    plan.faults.extend(stops.map(|after| at(from + after, Fault::OldMasterStops)));
+    plan
+}
+
+/// The first client had the lock in the partition, and the other client got it there.
+fn both_had_it(run: &Run) -> bool {
+    let granted = |client, from, until| {
+        let mut grants = run.grants.iter().filter(|grant| grant.client == client);
+        grants.any(|grant| (from..until).contains(&grant.at))
+    };
+    granted(0, Duration::ZERO, seconds(8)) && granted(1, seconds(13), seconds(60))
+}
+
+/// Nothing keeps the old master from granting.
+const PARTED: Scenario =
+    Scenario { runs: 20, plan: |seed| parted(seed, None), happened: both_had_it };
+
+#[test]
+fn an_old_master_that_lives_on_and_takes_writes_makes_two_holders() {
+    PARTED.mostly_breaks(&[], &["exclusion"]);
+}
+
+/// The old master takes no writes any more once its replica has been silent for 10 s. It finds that out a little later.
+const STOPPED: Scenario =
+    Scenario { runs: 20, plan: |seed| parted(seed, Some(ms(12_100))), happened: both_had_it };
+
+#[test]
+fn an_old_master_that_stops_later_than_the_quarantine_began_makes_two_holders() {
+    STOPPED.mostly_breaks(&[], &["exclusion"]);
 }
