@@ -139,6 +139,7 @@ pub mod errors {
     //! [Access lists]: crate::operations#access-lists
     //! [Changes with all clients stopped]: crate::operations#changes-with-all-clients-stopped
     //! [Jobs on a schedule]: crate::operations#jobs-on-a-schedule
+    //! [Masters with replicas]: crate::operations#masters-with-replicas
     //! [Setting up]: crate::operations#setting-up
     //! [The first seconds]: crate::operations#the-first-seconds
     //! [When the clock of a master was set]: crate::operations#when-the-clock-of-a-master-was-set
@@ -160,6 +161,7 @@ pub mod guarantees {
     #![doc = include_str!("../docs/guarantees.md")]
 }
 pub mod operations {
+    //! [A failover behind one address]: crate::servers#a-failover-behind-one-address
     //! [`admit_if_unused`]: crate::Quorlock::admit_if_unused
     //! [`Builder::diagnose`]: crate::Builder::diagnose
     //! [`Builder::owner_label`]: crate::Builder::owner_label

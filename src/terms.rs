@@ -102,6 +102,7 @@ terms! {
     FIRST_SECONDS = Section("The first seconds"),
     ONE_TO_THREE = Section("From one master to three"),
     REPLACING_A_MASTER = Section("Replacing a master"),
+    MASTERS_WITH_REPLICAS = Section("Masters with replicas"),
     ANOTHER_MAX_TTL = Section("Another max_ttl"),
     ANOTHER_CONFIGURATION = Section("Changes with all clients stopped"),
 }

@@ -239,7 +239,7 @@ fn servers_that_only_look_like_redis() {
 #[test]
 fn servers_that_take_no_writes() {
     let alone = Server::start_with(&["--min-replicas-to-write", "1"]);
-    let words = ["min-replicas-to-write", "set it to 0"];
+    let words = ["min-replicas-to-write", "its old master", "connect the replicas"];
     told("NOREPLICAS", &refused(&client([alone.url()])), ErrorKind::NoQuorum, &words);
     let replica = Server::start_with(&["--replicaof", "127.0.0.1", "1"]);
     let words = ["replica, not a master", "independent masters"];

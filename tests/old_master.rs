@@ -3,10 +3,11 @@
 
 mod support;
 
+use std::net::{Ipv4Addr, TcpListener};
 use std::time::{Duration, Instant};
 
 use quorlock::{Builder, ErrorKind, Guard, Quorlock};
-use support::clients::{admitted, wait_renewed};
+use support::clients::admitted;
 use support::proxy::Proxy;
 use support::{Server, wait_until};
 
@@ -15,9 +16,6 @@ const LIMIT: Duration = Duration::from_secs(60);
 const TTL: Duration = Duration::from_secs(4);
 /// The number of locks that a client holds at the side of the old master.
 const NAMES: usize = 50;
-/// A port to which nobody listens.
-const NOWHERE: u16 = 1;
-
 /// A set of three nodes as one client reaches it, each through a proxy.
 struct Side {
     proxies: [Proxy; 3],
@@ -56,27 +54,33 @@ struct Outcome {
 }
 
 /// Parts the clients while one of them holds locks, and promotes the replica. Ends once the other side has got all names, or when
-/// both sides have held each of them.
-fn part(old: &Server) -> Outcome {
+/// both sides have held each of them. `needs_replica`: the old master takes no writes without its replica.
+fn part(needs_replica: bool) -> Outcome {
+    let old = Server::start_with(&["--repl-diskless-sync-delay", "0"]);
     let others = [Server::start(), Server::start()];
     // The master hears nothing of its replica in the partition, and no end of the connection either.
     let link = Proxy::start(old.port());
     let replica = Server::start_with(&["--replicaof", &format!("127.0.0.1 {}", link.port())]);
-    let all = [old, &others[0], &others[1]];
+    let all = [&old, &others[0], &others[1]];
     let [first, second] = [Side::of(all), Side::of(all)];
-    let guards: Vec<_> =
-        (0..NAMES).map(|i| first.locks.lock(name(i)).expect("all nodes are up")).collect();
     wait_until("the replica has caught up", LIMIT, || {
         old.command(&["WAIT", "1", "100"]) == redis::Value::Int(1)
     });
+    if needs_replica {
+        old.command(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
+    }
+    let guards: Vec<_> =
+        (0..NAMES).map(|i| first.locks.lock(name(i)).expect("all nodes are up")).collect();
 
     link.hold();
-    first.proxies[2].fail_over_to(NOWHERE);
-    second.proxies[1].fail_over_to(NOWHERE);
+    // Connections are accepted there, and nothing is answered.
+    let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port is free");
+    let nowhere = silent.local_addr().expect("it listens").port();
+    first.proxies[2].fail_over_to(nowhere);
+    second.proxies[1].fail_over_to(nowhere);
     replica.command(&["REPLICAOF", "NO", "ONE"]);
     second.proxies[0].fail_over_to(replica.port());
     let promoted = Instant::now();
-    wait_renewed(&guards, 1);
 
     let mut outcome = Outcome { twice: 0, valid_for: Duration::ZERO, error: String::new() };
     let mut theirs: Vec<Option<Guard>> = (0..NAMES).map(|_| None).collect();
@@ -103,9 +107,22 @@ fn part(old: &Server) -> Outcome {
 /// A limit of the guarantees.
 #[test]
 fn an_old_master_that_takes_writes_makes_two_holders() {
-    let old = Server::start_with(&["--repl-diskless-sync-delay", "0"]);
-    let Outcome { twice, error, .. } = part(&old);
+    let Outcome { twice, error, .. } = part(false);
     println!("{twice} of {NAMES} names had two valid guards");
     assert!(twice > 0, "quorlock now prevents this: state it in the guarantees");
     assert_eq!(error, "", "the old master grants");
+}
+
+#[test]
+fn an_old_master_that_needs_its_replica_makes_no_two_holders() {
+    let Outcome { twice, valid_for, error } = part(true);
+    println!(
+        "{twice} of {NAMES} names had two valid guards; the old master granted for {valid_for:?}"
+    );
+    assert_eq!(twice, 0);
+    assert!(valid_for > TTL * 2, "the old master stopped at once, so this shows nothing");
+    assert!(
+        error.contains("NOREPLICAS") && error.contains("if one of them was promoted"),
+        "{error}"
+    );
 }

@@ -199,6 +199,20 @@ fn out_of_memory_nothing_may_grow_unless_the_script_has_written_before() {
     assert_eq!(eval(&mut engine, "return redis.call('HGET', 'h', 'f')"), bulk("v"));
 }
 
+/// A server from 7.0 on with `min-replicas-to-write` does the same.
+#[test]
+fn without_its_replicas_it_writes_nothing_and_answers_reads() {
+    let mut engine = engine();
+    run(&mut engine, &["SET", "k", "v"]);
+    engine.lose_replicas();
+    for refused in ["'SET', 'k', 'w'", "'DEL', 'k'", "'PEXPIRE', 'k', 1000"] {
+        let reply = eval(&mut engine, &format!("return redis.call({refused})"));
+        assert!(error(&reply).starts_with("NOREPLICAS "), "{refused}: {reply:?}");
+    }
+    assert_eq!(eval(&mut engine, "return redis.call('GET', 'k')"), bulk("v"));
+    assert_eq!(eval(&mut engine, "return redis.call('PUBLISH', 'c', 'm')"), Reply::Int(0));
+}
+
 #[test]
 fn a_script_that_does_not_end_is_ended() {
     let mut engine = engine();

@@ -8,7 +8,7 @@ use crate::core::admission::{Admission, Configuration, Forgot, Grants, NodeState
 use crate::core::vote::Failure;
 use crate::error::{Cause, NodeFault};
 use crate::ident;
-use crate::terms::{ANOTHER_CONFIGURATION, REPLACING_A_MASTER};
+use crate::terms::{ANOTHER_CONFIGURATION, MASTERS_WITH_REPLICAS, REPLACING_A_MASTER};
 
 pub(super) struct AdmissionView {
     pub(super) admission: Admission,
@@ -158,20 +158,24 @@ impl AdmissionView {
                 "it grants no locks, because other nodes of the set have a problem".to_owned()
             }
             NodeState::Quarantined(why) => {
-                let is_new = *why == Some(Forgot::Mark);
+                let hint = match why {
+                    Some(Forgot::Mark) if self.others_are_admitted(node) => format!(
+                        "; if it has taken the place of another master, see {REPLACING_A_MASTER}"
+                    ),
+                    Some(Forgot::Promotion) => {
+                        format!("; its old master must be gone, or stop: see {MASTERS_WITH_REPLICAS}")
+                    }
+                    _ => String::new(),
+                };
                 let why = match why {
                     Some(Forgot::Mark) => "it is new, or was emptied or restarted: it has no mark",
                     Some(Forgot::Flush) => "it was emptied (FLUSHALL), or its mark was deleted",
                     Some(Forgot::Run) => "it was restarted",
                     Some(Forgot::Clock) => "its clock was set forward",
-                    Some(Forgot::Promotion) => "it was a replica, and was promoted",
+                    Some(Forgot::Promotion) => {
+                        "it was a replica, and was promoted, or a master with replicas, and was restarted"
+                    }
                     None => "its mark says so",
-                };
-                let hint = match is_new && self.others_are_admitted(node) {
-                    true => format!(
-                        "; if it has taken the place of another master, see {REPLACING_A_MASTER}"
-                    ),
-                    false => String::new(),
                 };
                 format!("it is in quarantine, because it may have forgotten locks ({why}{hint})")
             }

@@ -248,9 +248,9 @@ pub(super) fn server_state(code: &str, detail: &str) -> Option<(Cause, &'static 
              end it with SCRIPT KILL or FUNCTION KILL"
         }
         "NOREPLICAS" => {
-            "the server takes no writes (NOREPLICAS), since fewer replicas are connected than its \
-             setting min-replicas-to-write asks for; connect them, or set it to 0 (the masters of a \
-             set need no replicas)"
+            "the server takes no writes (NOREPLICAS), since it hears from fewer replicas than its setting \
+             min-replicas-to-write asks for; if one of them was promoted, this is its old master, and must grant nothing: \
+             stop it, or make it a replica; otherwise connect the replicas"
         }
         "MISCONF" => {
             "the server takes no writes (MISCONF), since it could not save its data to disk; see its \

@@ -66,6 +66,7 @@ use node::{Knowledge, Seen};
 pub(crate) use node_clock::ClockNews;
 use probe::ProbeJudgement;
 pub(crate) use probe::{Change, Forgot, NextProbe, Probe, Role};
+pub(crate) use quarantine::{MAX_LAG, OLD_MASTER_WRITES};
 
 /// Random values for one call of the machine.
 #[derive(Clone, Copy, Debug)]
@@ -407,7 +408,9 @@ impl Admission {
             ProbeJudgement::Renamed(state)
             | ProbeJudgement::Moved(state)
             | ProbeJudgement::Ours(state) => *state,
-            ProbeJudgement::Forgetful(_) if self.quarantine => return Some(self.max_ttl),
+            ProbeJudgement::Forgetful(_) if self.quarantine => {
+                return Some(self.quarantine_time(known));
+            }
             judgement => return judgement.is_readable().then_some(Duration::ZERO),
         };
         match state {

@@ -43,7 +43,8 @@ pub(crate) enum Forgot {
     Run,
     /// Its clock was set forward, so that keys have ended too early.
     Clock,
-    /// The server was promoted: it has the data that had reached it as a replica, which may be incomplete.
+    /// The server was promoted: it has the data that had reached it as a replica, which may be incomplete. A server that was
+    /// restarted as the master of replicas may look the same.
     Promotion,
 }
 
@@ -104,7 +105,8 @@ impl ProbeJudgement {
             return Self::Foreign(Some(mark.configuration));
         }
         if mark.identity.run_id() != probe.identity.run_id() {
-            return Self::Forgetful(Forgot::Run);
+            let forgot = if probe.promoted { Forgot::Promotion } else { Forgot::Run };
+            return Self::Forgetful(forgot);
         }
         let is_same = mark.identity == probe.identity;
         if is_same || !Mechanism::ReplicationIdsAreCompared.is_on() {
@@ -181,7 +183,7 @@ mod tests {
             ),
             ("no mark", master, false, None, forgot(Forgot::Mark)),
             ("restarted", master, false, ours("r1", "p2", admitted), forgot(Forgot::Run)),
-            ("restarted", master, true, ours("r1", "p1", quarantined), forgot(Forgot::Run)),
+            ("taken over", master, true, ours("r1", "p1", quarantined), forgot(Forgot::Promotion)),
             ("promoted", master, true, ours("r2", "p1", admitted), forgot(Forgot::Promotion)),
             ("promoted", master, true, ours("r2", "p1", quarantined), forgot(Forgot::Promotion)),
             (

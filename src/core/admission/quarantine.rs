@@ -15,6 +15,17 @@ const SLACK_MS: u64 = 1_000;
 /// The longest that clients wait beyond the end of a quarantine, so that not all of them ask at once.
 const JITTER: Duration = Duration::from_millis(50);
 
+/// The longest `min-replicas-max-lag` of a master with replicas; the default of servers.
+pub(crate) const MAX_LAG: Duration = Duration::from_secs(10);
+
+/// The longest time for which an old master goes on taking writes after one of its replicas was promoted, if its setting
+/// `min-replicas-to-write` is the number of its replicas.
+///
+/// The server counts the lag in whole seconds of its clock, and compares it once a second: a second each. The last second is for the
+/// replica's last acknowledgement on its way, for a late comparison, and for the drift of clocks. All clients of a set must wait
+/// for as long: another value needs the next number of the mark's format.
+pub(crate) const OLD_MASTER_WRITES: Duration = Duration::from_secs(MAX_LAG.as_secs() + 3);
+
 impl Admission {
     /// Returns the first state of a node that may have forgotten locks.
     ///
@@ -48,7 +59,8 @@ impl Admission {
             return (known.clock.steady.then_some(MarkState::Admitted), None);
         }
         if let Some(set_time) = set_time {
-            let end_ms = set_time.most_ms.saturating_add(milliseconds(self.quarantine_time()));
+            let time = self.quarantine_time(known);
+            let end_ms = set_time.most_ms.saturating_add(milliseconds(time));
             // The end is not set yet, or it was set by a time that cannot have been the set's.
             if until_ms.is_none_or(|until_ms| until_ms > end_ms.saturating_add(SLACK_MS)) {
                 return (Some(MarkState::Quarantined { until_ms: Some(end_ms), id }), None);
@@ -73,7 +85,7 @@ impl Admission {
         set_time: Option<SetTime>,
     ) -> Duration {
         let watched = known.watched(id, now);
-        let by_own_clock = self.quarantine_time().saturating_sub(watched);
+        let by_own_clock = self.quarantine_time(known).saturating_sub(watched);
         let nodes_own = known.seen.as_ref().map(|seen| seen.node_time_ms(now));
         let time_ms = set_time.map(|set_time| set_time.least_ms);
         let time_ms = time_ms.if_off(Mechanism::EndsByTheSetsTime, nodes_own);
@@ -86,7 +98,15 @@ impl Admission {
         }
     }
 
-    fn quarantine_time(&self) -> Duration {
-        self.max_ttl.if_off(Mechanism::FullMaxTtl, self.max_ttl / 2)
+    /// Returns the length of the node's quarantine.
+    ///
+    /// In a partition, the old master of a promoted server goes on granting to clients that still reach it, until it misses its
+    /// replicas. Those locks live for `max_ttl` from then on. The server shows the promotion for as long as it runs, and all of its
+    /// quarantines are longer: so their marks need not say what has begun them.
+    pub(super) fn quarantine_time(&self, known: &Knowledge) -> Duration {
+        let max_ttl = self.max_ttl.if_off(Mechanism::FullMaxTtl, self.max_ttl / 2);
+        let is_promoted = known.seen.as_ref().is_some_and(|seen| seen.probe.promoted);
+        let is_longer = is_promoted.if_off(Mechanism::PromotionsOutlastOldMasters, false);
+        max_ttl.saturating_add(if is_longer { OLD_MASTER_WRITES } else { Duration::ZERO })
     }
 }

@@ -18,6 +18,8 @@ pub(crate) enum Mechanism {
     Quarantine,
     /// A quarantine lasts as long as any lock can live, not only the client's own locks.
     FullMaxTtl,
+    /// The quarantine of a promoted node is longer by the time for which its old master may go on taking writes.
+    PromotionsOutlastOldMasters,
     /// A node grants only to requests that come with its present mark.
     MarkIsCompared,
     /// A node's mark is changed only if it is still the mark on which the change was decided.

@@ -7,7 +7,8 @@ use super::cases::Case;
 use super::deviation::{Deviation, happen, latest};
 use super::place::At;
 use super::properties;
-use super::trouble::Troubles;
+use super::trouble::{Trouble, Troubles};
+use crate::core::admission::OLD_MASTER_WRITES;
 use crate::core::base::without;
 use crate::simulation::checkers::Violation;
 use crate::simulation::client::{Note, Phase};
@@ -118,7 +119,8 @@ fn run_now(case: &Case, deviations: &[Deviation], switches: Switches, told: bool
         properties::check(&mut world, &mut sleeps_since);
     }
     world.net.now = world.net.now.max(case.plan.lasts);
-    end(&mut world);
+    let was_promoted = deviations.iter().any(|it| it.trouble == Trouble::Promoted);
+    end(&mut world, if was_promoted { OLD_MASTER_WRITES } else { Duration::ZERO });
     let run = world.ends();
     let (violation, story, events) = (run.violation, run.story, run.events);
     Explored {
@@ -132,15 +134,16 @@ fn run_now(case: &Case, deviations: &[Deviation], switches: Switches, told: bool
     }
 }
 
-/// Heals everything, and lets the clients finish. Each of them that wants the lock again and again must get it once more.
-fn end(world: &mut World) {
+/// Heals everything, and lets the clients finish. Each of them that wants the lock again and again must get it once more. Nodes may
+/// be in quarantine for that much `longer` than the longest lock lives.
+fn end(world: &mut World, longer: Duration) {
     world.net.calm = true;
     let World { clients, net, .. } = world;
     clients.iter_mut().for_each(|client| client.start(net));
     let (healed, granted) = (world.net.now, world.net.checks.grants.len());
     let mut sleeps_since = None;
     // A lock of a killed process ends first, and the quarantine of a node; a waiter may have missed each message.
-    let most = world.plan.longest_ttl() * 2 + Duration::from_secs(2);
+    let most = world.plan.longest_ttl() * 2 + Duration::from_secs(2) + longer;
     while let Some(client) = waiting(world, granted) {
         if world.net.checks.violation().is_some() {
             return;

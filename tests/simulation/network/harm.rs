@@ -1,6 +1,7 @@
 //! Faults between clients and nodes, and of nodes, and how they end.
 
 use std::hash::{Hash, Hasher};
+use std::time::Duration;
 
 use super::{Conn, ConnId, Event, LATEST, Network, OldMaster, SimNode, Way, info};
 use crate::core::admission::mark::{Mark, MarkState, Noted};
@@ -237,20 +238,23 @@ impl Network {
 
     /// Promotes a replica in the place of that node. The old master lives on, and the first `clients` still reach it.
     pub(in super::super) fn take_over(&mut self, node: usize, clients: usize) {
-        let successor = self.nodes[node].successor(MARK, self.now);
+        let mut successor = self.nodes[node].successor(MARK, self.now);
+        // Its keys do not show which locks are free.
+        successor.away_until = Duration::MAX;
         (clients..self.links.len()).for_each(|client| self.reset(client, node));
         let server = std::mem::replace(&mut self.nodes[node], successor);
         self.old_master = Some(OldMaster { server, node, clients });
     }
 
-    /// Lets the old master take no writes any more.
+    /// Lets the old master take no writes any more, if there is one.
     pub(in super::super) fn stop_old_master(&mut self) {
-        self.old_master.as_mut().expect("it lives on").server.lose_replicas();
+        self.old_master.iter_mut().for_each(|old| old.server.lose_replicas());
     }
 
     /// Ends the old master.
     pub(in super::super) fn end_old_master(&mut self) {
         let OldMaster { node, clients, .. } = self.old_master.take().expect("it lives on");
+        self.nodes[node].away_until = self.now;
         (0..clients).for_each(|client| self.reset(client, node));
     }
 

@@ -109,9 +109,10 @@ impl Scenario {
     #[track_caller]
     fn mostly_breaks(&self, off: &'static [Mechanism], checkers: &'static [&'static str]) {
         let switches = Switches { off, checkers, ..Switches::ALL_ON };
-        let broken = self.seeds().filter(|seed| self.violation(*seed, switches).is_some());
-        let (broken, runs) = (broken.count() as u64, self.seeds().end);
-        println!("something is found in {broken} of {runs} runs");
+        let found = self.seeds().filter_map(|seed| self.violation(seed, switches));
+        let found: Vec<_> = found.collect();
+        let (broken, runs) = (found.len() as u64, self.seeds().end);
+        println!("something is found in {broken} of {runs} runs, first {:?}", found.first());
         assert!(broken * 2 >= runs, "something is found in {broken} of {runs} runs only");
     }
 

@@ -110,6 +110,11 @@ const STOPPED: Scenario =
     Scenario { runs: 20, plan: |seed| parted(seed, Some(ms(12_100))), happened: both_had_it };
 
 #[test]
-fn an_old_master_that_stops_later_than_the_quarantine_began_makes_two_holders() {
-    STOPPED.mostly_breaks(&[], &["exclusion"]);
+fn an_old_master_that_stops_in_time_makes_no_two_holders() {
+    STOPPED.holds(1);
+}
+
+#[test]
+fn without_a_longer_quarantine_of_promoted_nodes_it_makes_two_holders() {
+    STOPPED.mostly_breaks(&[Mechanism::PromotionsOutlastOldMasters], &["exclusion"]);
 }

@@ -64,6 +64,11 @@ impl Server {
         Offset::new(time_ms.cast_signed() * 1_000, sent, received)
     }
 
+    /// Returns the time after which all that it has forgotten has ended. The old master of a promoted server may grant for a while.
+    fn forgets_for(&self) -> Duration {
+        MAX_TTL + if self.promoted { OLD_MASTER_WRITES } else { Duration::ZERO }
+    }
+
     /// Returns true if its mark says so, and was made for this very server.
     pub(super) fn is_admitted(&self) -> bool {
         let mark = self.mark.as_deref().and_then(Mark::parse);
@@ -382,21 +387,30 @@ impl World {
         (0..nodes).filter(|node| self.takes(client, *node)).count() >= majority(nodes)
     }
 
-    /// Returns the time since `node` may have forgotten locks.
-    pub(super) fn forgot_ago(&self, node: usize) -> Duration {
-        self.now.since(self.servers[node].forgot_at)
+    /// Returns the time for which a lock may still be held that `node` has forgotten.
+    fn forgets_for(&self, node: usize) -> Duration {
+        let server = &self.servers[node];
+        server.forgets_for().saturating_sub(self.now.since(server.forgot_at))
     }
 
-    /// Returns the time since it may have let a lock end too early, for either reason.
-    pub(super) fn let_go_ago(&self, node: usize) -> Duration {
-        self.forgot_ago(node).min(self.now.since(self.servers[node].set_at))
+    /// Returns the time for which a lock may still be held that it has forgotten, or has let end too early.
+    pub(super) fn lets_go_for(&self, node: usize) -> Duration {
+        let set_ago = self.now.since(self.servers[node].set_at);
+        self.forgets_for(node).max(MAX_TTL.saturating_sub(set_ago))
+    }
+
+    /// Returns the longest time for which any of the nodes is in quarantine.
+    pub(super) fn longest_quarantine(&self) -> Duration {
+        self.servers.iter().map(Server::forgets_for).max().unwrap_or_default()
     }
 
     /// Checks the one rule: a node is admitted only when all that it may have forgotten has ended.
     fn check(&mut self, node: usize, before: bool) {
-        let ago = self.forgot_ago(node);
-        if !before && self.servers[node].is_admitted() && ago < MAX_TTL {
-            self.early.push(format!("node {node}, {ago:?} after it may have forgotten"));
+        let left = self.forgets_for(node);
+        if !before && self.servers[node].is_admitted() && !left.is_zero() {
+            self.early.push(format!(
+                "node {node}, {left:?} before all that it may have forgotten has ended"
+            ));
         }
     }
 

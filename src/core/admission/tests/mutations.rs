@@ -33,6 +33,25 @@ fn without_the_full_time_a_longer_lock_of_others_is_granted_again() {
     assert!(without(&[Mechanism::FullMaxTtl], || locks_again_after(nearly)));
 }
 
+/// A node is promoted, and its old master may grant for a while. Returns true if the node is admitted too early within `time`, and
+/// true if it is admitted then.
+fn admitted_after_a_promotion(time: Duration) -> (bool, bool) {
+    let mut world = World::settled(3, 1);
+    world.promote(0);
+    world.run(time);
+    (!world.early.is_empty(), world.takes(0, 0))
+}
+
+#[test]
+fn without_the_time_of_old_masters_a_promoted_node_is_admitted_too_early() {
+    let max_ttl = MAX_TTL + seconds(1);
+    assert_eq!(admitted_after_a_promotion(max_ttl), (false, false));
+    assert_eq!(admitted_after_a_promotion(max_ttl + OLD_MASTER_WRITES), (false, true));
+    without(&[Mechanism::PromotionsOutlastOldMasters], || {
+        assert_eq!(admitted_after_a_promotion(max_ttl), (true, true));
+    });
+}
+
 /// A majority is flushed while a lock is held. Returns true if a client that has noticed nothing yet
 /// can have the lock.
 fn locks_unaware_of_a_flush() -> bool {
