@@ -200,8 +200,9 @@ impl Builder {
     }
 
     /// Turns the quarantine on or off. In quarantine, a node that may have forgotten locks grants none for
-    /// [`max_ttl`](Self::max_ttl): it is new, or was restarted, emptied or promoted, or its wall clock was set forward. Held
-    /// locks continue meanwhile, and are renewed there.
+    /// [`max_ttl`](Self::max_ttl): it is new, or was restarted, emptied or promoted, or its wall clock was set forward. After a
+    /// promotion the quarantine is 13 seconds longer, since the old master may have granted locks meanwhile. Held locks
+    /// continue, and are renewed there.
     ///
     /// Defaults to on. Otherwise a flush, or restarts of a majority within one TTL, give a held lock to a second client. The
     /// price is that a new set grants its first lock after `max_ttl`, and a single node waits that long after each restart.
@@ -325,6 +326,9 @@ impl Builder {
     /// replica which takes over lacks a lock. It does not make it impossible: only a quorum of independent masters does.
     /// While replicas are behind or gone, no lock is granted. Taking a lock takes up to `timeout` longer, and the TTL must
     /// be at least twice the two timeouts together. Uses `WAIT`, on a connection of its own.
+    ///
+    /// Set `min-replicas-to-write` on the master as well. Otherwise an old master that lives on after a failover renews its
+    /// locks for as long as their holders reach it: see [`operations`](crate::operations), "Masters with replicas".
     pub fn wait_replicas(mut self, replicas: u32, timeout: Duration) -> Self {
         self.settings.wait_replicas = Some((replicas, timeout));
         self

@@ -15,6 +15,7 @@ use crate::node::{Address, Facts, Inspection};
 
 mod clocks;
 mod findings;
+mod replicas;
 mod rights;
 mod rules;
 

@@ -92,6 +92,7 @@ fn nothing_is_wrong_with_masters_that_are_as_they_should_be() {
         "server",
         "mark",
         "writes",
+        "replicas",
         "persistence",
         "memory",
         "clock",
@@ -117,6 +118,36 @@ fn a_replica_is_found() {
     let report = doctor(&servers, &[]);
     report.is_only(1, "role", "problem", "name independent masters");
     assert_eq!(report.1, 2);
+}
+
+#[test]
+fn a_master_that_writes_without_its_replicas_is_found() {
+    let servers = Servers::start(3);
+    let master = &servers[1];
+    master.command(&["CONFIG", "SET", "repl-diskless-sync-delay", "0"]);
+    let _replica = Server::start_with(&["--replicaof", &format!("127.0.0.1 {}", master.port())]);
+    wait_until("the replica has caught up", Duration::from_secs(60), || {
+        master.command(&["WAIT", "1", "100"]) == redis::Value::Int(1)
+    });
+    let report = doctor(&servers, &[]);
+    report.is_only(
+        1,
+        "replicas",
+        "warning",
+        "set min-replicas-to-write to the number of its replicas (1)",
+    );
+    assert_eq!((report.1, &report.node(1, "replicas")["value"]), (1, &"1, not required".into()));
+    master.command(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
+    let report = doctor(&servers, &[]);
+    report.is_only(1, "replicas", "note", "grants no new locks for 23 s");
+    assert_eq!((report.1, &report.node(1, "replicas")["value"]), (0, &"1, required".into()));
+    master.command(&["CONFIG", "SET", "min-replicas-max-lag", "11"]);
+    doctor(&servers, &[]).is_only(
+        1,
+        "replicas",
+        "warning",
+        "min-replicas-max-lag is 11; set it to 10 at most",
+    );
 }
 
 #[test]

@@ -55,6 +55,8 @@ pub enum Check {
     Mark,
     /// It takes writes.
     Writes,
+    /// It has no replicas, or takes no writes without them.
+    Replicas,
     /// The data that the node keeps on disk.
     Persistence,
     /// The node drops no keys when its memory is full, and its memory is not about to be full.
@@ -104,13 +106,14 @@ impl NodeDiagnosis {
 
 impl Check {
     /// The checks of a node, in the order in which they are shown.
-    const OF_NODES: [Self; 12] = [
+    const OF_NODES: [Self; 13] = [
         Self::Reachable,
         Self::Version,
         Self::Role,
         Self::Server,
         Self::Mark,
         Self::Writes,
+        Self::Replicas,
         Self::Persistence,
         Self::Memory,
         Self::Clock,
@@ -129,6 +132,7 @@ impl fmt::Display for Check {
             Self::Server => "server",
             Self::Mark => "mark",
             Self::Writes => "writes",
+            Self::Replicas => "replicas",
             Self::Persistence => "persistence",
             Self::Memory => "memory",
             Self::Clock => "clock",

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::clocks::{Reference, rate};
 use super::findings::{Check, Diagnosis, Finding, NodeDiagnosis, Severity};
-use super::rights;
+use super::{replicas, rights};
 use crate::config::settings::Settings;
 use crate::core::admission::{Forgot, NodeState, Offset};
 use crate::core::base::{exact, majority, rounded};
@@ -43,7 +43,7 @@ impl Finding {
         Self::new(check, Severity::Note, value, what)
     }
 
-    fn new(
+    pub(super) fn new(
         check: Check,
         severity: Severity,
         value: impl Into<String>,
@@ -109,6 +109,7 @@ impl Set<'_> {
                 Ok(()) => Finding::fine(Check::Writes, "taken"),
                 Err(fault) => Finding::problem(Check::Writes, "refused", fault.what()),
             }));
+            findings.push(replicas::finding(&facts.replicas, self.settings));
         }
         findings.push(of_persistence(&facts.persistence, self.settings.restart_quarantine));
         findings.push(of_memory(&facts.memory));

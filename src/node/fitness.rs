@@ -8,6 +8,9 @@ const OLDEST: (u32, u32) = (6, 2);
 /// The first version with `CLIENT SETINFO`.
 const WITH_LIBRARIES: (u32, u32) = (7, 2);
 
+/// The oldest version whose scripts write nothing while too few replicas are connected (`min-replicas-to-write`).
+const STOPS_SCRIPTS: (u32, u32) = (7, 0);
+
 /// The reason why a server with that INFO can never serve, and what to do.
 ///
 /// Locks need scripts that run without interruption, and a server whose runs can be told apart. A server
@@ -46,6 +49,13 @@ pub(super) fn hides_promotions(replication: &str) -> Option<String> {
 /// The id that changes when the server is promoted.
 pub(super) fn replication_id(replication: &str) -> Option<&str> {
     field(replication, "master_replid").filter(|id| id.bytes().any(|byte| byte != b'0'))
+}
+
+/// Returns true if a server with that INFO runs no script that writes while too few replicas are connected. Versions that are no
+/// numbers are newer than all others.
+pub(super) fn scripts_need_replicas(server: &str) -> bool {
+    let version = field(server, "redis_version").and_then(parse_version);
+    version.is_none_or(|version| version >= STOPS_SCRIPTS)
 }
 
 /// Returns true for a node of a cluster. Valkey has another name for the field.
@@ -98,6 +108,13 @@ mod tests {
             assert_eq!(replication_id(id), None, "{id}");
             assert!(hides_promotions(id).is_some_and(|why| why.contains("master_replid")), "{id}");
         }
+    }
+
+    #[test]
+    fn scripts_need_replicas_from_7_0_on() {
+        let need_them = |version| scripts_need_replicas(&format!("redis_version:{version}\r\n"));
+        assert!(!need_them("6.2.16"));
+        assert!(["7.0.0", "7.2.4", "8.0.1", "unstable"].into_iter().all(need_them));
     }
 
     #[test]

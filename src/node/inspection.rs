@@ -12,7 +12,7 @@ use super::address::Address;
 use super::admission_view::AdmissionView;
 use super::connection::{Connection, TIME};
 use super::faults::{Progress, broken_fault, server_fault};
-use super::fitness::field;
+use super::fitness::{field, scripts_need_replicas};
 use super::question::{self, Answer};
 use super::quote::quoted;
 use super::rights::{self, Refusal, Refused, Try};
@@ -64,6 +64,7 @@ pub(crate) struct Facts {
     pub(crate) is_relayed: bool,
     pub(crate) persistence: Persistence,
     pub(crate) memory: Memory,
+    pub(crate) replicas: AttachedReplicas,
     /// Its clock at the beginning and at the end.
     pub(crate) clock: [Offset; 2],
     /// Durations of the readings of its clock, in ascending order.
@@ -97,6 +98,19 @@ pub(crate) struct Memory {
     pub(crate) policy: String,
 }
 
+/// The replicas of a node, and its settings about them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct AttachedReplicas {
+    pub(crate) connected: u64,
+    /// True if the node counts them, and takes no writes while they are too few.
+    pub(crate) are_counted: bool,
+    /// `min-replicas-to-write`, and `min-replicas-max-lag` in seconds; `None` if the user may not read them.
+    pub(crate) needed: Option<u64>,
+    pub(crate) max_lag: Option<u64>,
+    /// True if that holds for the writes of scripts as well.
+    pub(crate) scripts_need_them: bool,
+}
+
 impl Inspection {
     /// Reads everything that must be known of the node. Takes about a second, and a bounded multiple of `patience` if
     /// the node is slow.
@@ -106,6 +120,7 @@ impl Inspection {
         let [server, persistence, memory, replication] =
             talk.sections(["server", "persistence", "memory", "replication"])?;
         let fsync = talk.setting("appendfsync")?;
+        let replicas = talk.replicas(&server, &replication)?;
         let readings = talk.readings()?;
         let fastest =
             |readings: &[Offset]| readings.iter().copied().min_by_key(|it| it.round_trip());
@@ -135,6 +150,7 @@ impl Inspection {
                 policy: field(&memory, "maxmemory_policy")
                     .map_or(String::new(), |policy| quoted(policy).to_string()),
             },
+            replicas,
             clock: [first, last],
             round_trips,
             refusals,
@@ -248,6 +264,22 @@ impl Talk {
                 settings.pop().and_then(|(_, value)| text(value))
             }
             _ => None,
+        })
+    }
+
+    /// Reads what is not in these sections of the node's replicas. Without replicas, the settings do not matter.
+    fn replicas(&mut self, server: &str, replication: &str) -> Result<AttachedReplicas, NodeFault> {
+        let connected = number(replication, "connected_slaves");
+        let mut setting = |name| -> Result<Option<u64>, NodeFault> {
+            let value = if connected > 0 { self.setting(name)? } else { None };
+            Ok(value.and_then(|value| value.parse().ok()))
+        };
+        Ok(AttachedReplicas {
+            connected,
+            are_counted: field(replication, "min_slaves_good_slaves").is_some(),
+            needed: setting("min-replicas-to-write")?,
+            max_lag: setting("min-replicas-max-lag")?,
+            scripts_need_them: scripts_need_replicas(server),
         })
     }
 

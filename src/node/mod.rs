@@ -58,7 +58,9 @@ pub(crate) use disagreement::SEVERAL_SERVERS;
 pub(crate) use driven::{Carried, Driven};
 pub(crate) use handle::Node;
 #[cfg(feature = "diagnosis")]
-pub(crate) use inspection::{Facts, Inspection, Memory, Persistence, node_states};
+pub(crate) use inspection::{
+    AttachedReplicas, Facts, Inspection, Memory, Persistence, node_states,
+};
 pub(crate) use job::{Answer, Ask, Sink, Undelivered};
 #[cfg(all(test, feature = "embedded"))]
 pub(crate) use question::{OF_SERVER, Question, identity, read as read_probe};
