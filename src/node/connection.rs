@@ -209,7 +209,11 @@ impl Connection {
                     }
                     Ok(true)
                 }
-                other => Err(self.strange(&other.clone().into())),
+                other => {
+                    // Something on the way does not know the command. The next connection does without.
+                    self.address.naming().library_is_refused();
+                    Err(self.strange(&other.clone().into()))
+                }
             };
         }
         let Some(number) = self.login.answered() else { return Ok(false) };

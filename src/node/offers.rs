@@ -186,7 +186,7 @@ const OFFERS: &[Offer] = {
         Offer {
             name: "Dragonfly",
             version: "dragonfly_version",
-            is_it: |it| it.has("dragonfly_version"),
+            is_it: |it| it.has("dragonfly_version") && !it.has("run_id"),
             works: No(REDIS),
             why: "its `INFO` has no run id, so nobody can tell whether it was restarted and has forgotten locks",
             known_from: Documented,
@@ -194,7 +194,7 @@ const OFFERS: &[Offer] = {
         Offer {
             name: "Kvrocks",
             version: "kvrocks_version",
-            is_it: |it| it.has("kvrocks_version"),
+            is_it: |it| it.has("kvrocks_version") && !it.has("run_id"),
             works: No(REDIS),
             why: "its `INFO` has no run id, so nobody can tell whether it was restarted and has forgotten locks",
             known_from: Documented,

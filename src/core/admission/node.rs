@@ -24,6 +24,8 @@ pub(super) struct Knowledge {
     /// The run of the server that was last reached under this address. It is kept while the node cannot
     /// be reached: that server has had its vote, whatever address it has now.
     pub(super) run_id: Option<String>,
+    /// True if a probe of that run has shown an earlier replication id. The server forgets that id with its backlog.
+    pub(super) was_promoted: bool,
     /// True if the last probe of that run showed a mark.
     had_mark: bool,
     /// The reason why the node may have forgotten locks, if this client has seen it.
@@ -70,6 +72,7 @@ impl Knowledge {
             seen: None,
             doubted: false,
             run_id: None,
+            was_promoted: false,
             had_mark: false,
             forgot: None,
             begun: None,
@@ -120,6 +123,8 @@ impl Knowledge {
             self.asked_for = None;
         }
         self.servers.sighted(&probe);
+        let is_same_run = self.run_id.as_deref() == Some(probe.identity.run_id());
+        self.was_promoted = probe.promoted || is_same_run && self.was_promoted;
         self.run_id = Some(probe.identity.run_id().to_owned());
         self.doubted = false;
         self.seen = Some(Seen { probe, judgement, at: now });
@@ -151,9 +156,9 @@ impl Knowledge {
 
     /// Returns the quarantine that was seen, if any, and what is known of the node's past.
     pub(super) fn quarantine(&self) -> Option<(u64, Past)> {
-        let (seen, (id, _)) = (self.seen.as_ref()?, self.watch?);
+        let (id, _) = self.watch.filter(|_| self.seen.is_some())?;
         let is_new = self.begun == Some(id) && self.forgot == Some(Forgot::Mark);
-        let past = if is_new && !seen.probe.promoted { Past::New } else { Past::Unknown };
+        let past = if is_new && !self.was_promoted { Past::New } else { Past::Unknown };
         Some((id, past))
     }
 

@@ -101,12 +101,11 @@ impl Admission {
     /// Returns the length of the node's quarantine.
     ///
     /// In a partition, the old master of a promoted server goes on granting to clients that still reach it, until it misses its
-    /// replicas. Those locks live for `max_ttl` from then on. The server shows the promotion for as long as it runs, and all of its
-    /// quarantines are longer: so their marks need not say what has begun them.
+    /// replicas. Those locks live for `max_ttl` from then on. All quarantines of a server that has shown a promotion are longer: so
+    /// their marks need not say what has begun them.
     pub(super) fn quarantine_time(&self, known: &Knowledge) -> Duration {
         let max_ttl = self.max_ttl.if_off(Mechanism::FullMaxTtl, self.max_ttl / 2);
-        let is_promoted = known.seen.as_ref().is_some_and(|seen| seen.probe.promoted);
-        let is_longer = is_promoted.if_off(Mechanism::PromotionsOutlastOldMasters, false);
+        let is_longer = known.was_promoted.if_off(Mechanism::PromotionsOutlastOldMasters, false);
         max_ttl.saturating_add(if is_longer { OLD_MASTER_WRITES } else { Duration::ZERO })
     }
 }

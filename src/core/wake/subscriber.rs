@@ -21,7 +21,7 @@ const REFUSED: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(crate) struct Subscriber {
     state: SubscriberState,
-    /// The number of failures since the last connection was made.
+    /// The number of failures since the last connection to the node's server was made.
     tries: u32,
 }
 
@@ -130,12 +130,15 @@ impl Subscriber {
 
     /// Handles a new connection.
     pub(crate) fn handle_connected(&mut self) {
-        self.tries = 0;
         self.state = SubscriberState::Looking { anew: true };
     }
 
     /// Handles the changes of the channels; `None`: nobody wants to hear anything.
     pub(crate) fn handle_changes(&mut self, changes: Option<Changes>, now: Time) {
+        // The connection leads to the node's server. Otherwise the driver would have found out before, and would connect again.
+        if !matches!(self.state, SubscriberState::Pausing { .. }) {
+            self.tries = 0;
+        }
         self.state = match (changes, &self.state) {
             (None, _) => SubscriberState::Ended,
             // The next connection begins with all channels that exist then.
@@ -258,7 +261,7 @@ mod tests {
         assert!(!without(&[Mechanism::UnheededChangesAreLookedAt], || looks_again(without_it)));
     }
 
-    /// After a break the pauses grow, and all channels are asked for anew.
+    /// The pauses grow until a connection leads to the node's server. All channels are asked for anew.
     #[test]
     fn it_connects_again_after_a_pause_in_which_it_may_end() {
         let mut subscriber = hearing();
@@ -271,13 +274,22 @@ mod tests {
             assert_eq!(subscriber.poll(at(100)), Pause { until: at(100 + pause) });
             assert_eq!(subscriber.poll(at(100 + pause)), Connect);
         }
-        subscriber.handle_connected();
-        assert_eq!(subscriber.poll(at(200)), Look { anew: true });
-        subscriber.handle_broken(1.0, at(200));
-        assert_eq!(subscriber.poll(at(200)), TellDeaf);
-        subscriber.handle_changes(changes(&[], &[]), at(200));
-        assert_eq!(subscriber.poll(at(200)), Pause { until: at(220) }, "that was the first");
-        assert_eq!(subscriber.poll(at(220)), Connect);
+        let connects_and_breaks =
+            |subscriber: &mut Subscriber, leads_elsewhere: bool, pause: u64| {
+                subscriber.handle_connected();
+                assert_eq!(subscriber.poll(at(200)), Look { anew: true });
+                if !leads_elsewhere {
+                    subscriber.handle_changes(changes(&[], &[]), at(200));
+                    assert_eq!(subscriber.poll(at(200)), Unsubscribe(names(&[])));
+                }
+                subscriber.handle_broken(1.0, at(200));
+                assert_eq!(subscriber.poll(at(200)), TellDeaf);
+                subscriber.handle_changes(changes(&[], &[]), at(200));
+                assert_eq!(subscriber.poll(at(200)), Pause { until: at(200 + pause) });
+                assert_eq!(subscriber.poll(at(200 + pause)), Connect);
+            };
+        connects_and_breaks(&mut subscriber, true, 160);
+        connects_and_breaks(&mut subscriber, false, 20);
     }
 
     #[test]

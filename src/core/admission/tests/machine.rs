@@ -260,6 +260,19 @@ fn a_node_at_which_several_servers_answer_has_no_vote() {
     assert_eq!(without(&[Mechanism::OneServerAnswers], votes), (true, true));
 }
 
+/// A server forgets its earlier replication id with its backlog. It was promoted all the same.
+#[test]
+fn the_quarantines_of_a_run_that_was_promoted_stay_longer() {
+    let (_, mut machine) = one_of_three(MarkState::Admitted);
+    let time = |machine: &Admission| machine.quarantine_time(&machine.nodes[2]);
+    see(&mut machine, 2, Probe { promoted: true, ..probe("r2", None) }, at(1));
+    let longer = time(&machine);
+    see(&mut machine, 2, probe("r2", None), at(2));
+    assert_eq!(time(&machine), longer);
+    see(&mut machine, 2, probe("r3", None), at(3));
+    assert_eq!(time(&machine) + OLD_MASTER_WRITES, longer);
+}
+
 #[test]
 fn messages_of_another_server_than_that_of_the_last_probe_do_not_concern_its_locks() {
     let (_, mut machine) = one_of_three(MarkState::Admitted);
