@@ -9,6 +9,7 @@ const OLDEST: (u32, u32) = (6, 2);
 const WITH_LIBRARIES: (u32, u32) = (7, 2);
 
 /// The oldest version whose scripts write nothing while too few replicas are connected (`min-replicas-to-write`).
+#[cfg(feature = "diagnosis")]
 const STOPS_SCRIPTS: (u32, u32) = (7, 0);
 
 /// The reason why a server with that INFO can never serve, and what to do.
@@ -53,6 +54,7 @@ pub(super) fn replication_id(replication: &str) -> Option<&str> {
 
 /// Returns true if a server with that INFO runs no script that writes while too few replicas are connected. Versions that are no
 /// numbers are newer than all others.
+#[cfg(feature = "diagnosis")]
 pub(super) fn scripts_need_replicas(server: &str) -> bool {
     let version = field(server, "redis_version").and_then(parse_version);
     version.is_none_or(|version| version >= STOPS_SCRIPTS)

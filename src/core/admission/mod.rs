@@ -44,7 +44,7 @@ mod mutations;
 mod node;
 mod node_clock;
 mod probe;
-mod quarantine;
+pub(crate) mod quarantine;
 #[cfg(test)]
 #[path = "tests/search.rs"]
 mod search;
@@ -66,7 +66,6 @@ use node::{Knowledge, Seen};
 pub(crate) use node_clock::ClockNews;
 use probe::ProbeJudgement;
 pub(crate) use probe::{Change, Forgot, NextProbe, Probe, Role};
-pub(crate) use quarantine::{MAX_LAG, OLD_MASTER_WRITES};
 
 /// Random values for one call of the machine.
 #[derive(Clone, Copy, Debug)]

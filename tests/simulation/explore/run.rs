@@ -8,7 +8,7 @@ use super::deviation::{Deviation, happen, latest};
 use super::place::At;
 use super::properties;
 use super::trouble::{Trouble, Troubles};
-use crate::core::admission::OLD_MASTER_WRITES;
+use crate::core::admission::quarantine::OLD_MASTER_WRITES;
 use crate::core::base::without;
 use crate::simulation::checkers::Violation;
 use crate::simulation::client::{Note, Phase};
