@@ -205,13 +205,13 @@ impl Connection {
                 redis::Value::Okay => Ok(true),
                 redis::Value::ServerError(error) => {
                     if error.code() == "NOPERM" {
-                        self.address.naming().library_is_refused();
+                        self.address.naming().setinfo_is_refused();
                     }
                     Ok(true)
                 }
                 other => {
                     // Something on the way does not know the command. The next connection does without.
-                    self.address.naming().library_is_refused();
+                    self.address.naming().setinfo_is_refused();
                     Err(self.strange(&other.clone().into()))
                 }
             };
@@ -293,7 +293,7 @@ impl Connection {
             && let Reply::Error(fault) = self.read_any(deadline).map_err(|broken| broken.fault)?
             && fault.cause() == Cause::NoPermission
         {
-            self.address.naming().name_is_refused();
+            self.address.naming().setname_is_refused();
         }
         self.run_id = field(&server, "run_id").unwrap_or_default().to_owned();
         let limited = field(&memory, "maxmemory").is_some_and(|bytes| bytes != "0");

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 #[derive(Debug)]
 pub(super) struct Naming {
     client: String,
-    name_is_refused: AtomicBool,
-    library_is_refused: AtomicBool,
+    setname_is_refused: AtomicBool,
+    setinfo_is_refused: AtomicBool,
 }
 
 impl Naming {
@@ -19,14 +19,14 @@ impl Naming {
         let client = label.map(|label| format!("quorlock/{}", label.replace(' ', "-")));
         Self {
             client: client.unwrap_or_else(|| "quorlock".to_owned()),
-            name_is_refused: AtomicBool::new(false),
-            library_is_refused: AtomicBool::new(false),
+            setname_is_refused: AtomicBool::new(false),
+            setinfo_is_refused: AtomicBool::new(false),
         }
     }
 
     /// Appends the command that names the connection. Returns false if the server is known to refuse it.
     pub(super) fn write_name(&self, buffer: &mut Vec<u8>) -> bool {
-        let is_asked = !self.name_is_refused.load(Ordering::Relaxed);
+        let is_asked = !self.setname_is_refused.load(Ordering::Relaxed);
         if is_asked {
             redis::cmd("CLIENT").arg("SETNAME").arg(&self.client).write_packed_command(buffer);
         }
@@ -34,14 +34,14 @@ impl Naming {
     }
 
     /// Notes that the user may not name connections.
-    pub(super) fn name_is_refused(&self) {
-        self.name_is_refused.store(true, Ordering::Relaxed);
+    pub(super) fn setname_is_refused(&self) {
+        self.setname_is_refused.store(true, Ordering::Relaxed);
     }
 
     /// Appends the commands that name the library and its version, and returns their number. There are none if the server is known
     /// to refuse them.
     pub(super) fn write_library(&self, buffer: &mut Vec<u8>) -> usize {
-        if self.library_is_refused.load(Ordering::Relaxed) {
+        if self.setinfo_is_refused.load(Ordering::Relaxed) {
             return 0;
         }
         let names = [("LIB-NAME", env!("CARGO_PKG_NAME")), ("LIB-VER", env!("CARGO_PKG_VERSION"))];
@@ -53,7 +53,7 @@ impl Naming {
     }
 
     /// Notes that the user may not name the library.
-    pub(super) fn library_is_refused(&self) {
-        self.library_is_refused.store(true, Ordering::Relaxed);
+    pub(super) fn setinfo_is_refused(&self) {
+        self.setinfo_is_refused.store(true, Ordering::Relaxed);
     }
 }

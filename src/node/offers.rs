@@ -102,15 +102,7 @@ const OFFERS: &[Offer] = {
             known_from: Documented,
         },
         Offer {
-            name: "Google Memorystore for Redis",
-            version: "",
-            is_it: |_| false,
-            works: NotKnown,
-            why: "its pages list the commands, but nobody has tried it",
-            known_from: Documented,
-        },
-        Offer {
-            name: "Google Memorystore for Valkey, cluster mode disabled",
+            name: "Google Memorystore for Redis; for Valkey, cluster mode disabled",
             version: "",
             is_it: |_| false,
             works: NotKnown,
