@@ -98,6 +98,7 @@ impl Driver {
     /// Works until nothing is left to do at once. While callers meet, that includes the wait for answers, since no other thread may
     /// have the connection then.
     pub(super) fn work(&mut self) -> Next {
+        self.link.set_driven(false);
         if let Some(until) = self.left_until {
             let hurries = self.shared.hurries.load(Ordering::Relaxed);
             let is_asked = self.mailbox.len() > 0 || self.link.has_unsent();
@@ -326,6 +327,7 @@ impl Driver {
 
     fn read(&mut self, awaited: Awaited, deadline: Time) -> Result<(), Broken> {
         let Some(connection) = &mut self.connection else { return Ok(()) };
+        let on_their_way = self.link.writes_on_their_way();
         match awaited {
             Awaited::Ended => {
                 // The answer is the number of ended connections: 0 if the old one is gone already. An error: we lack the permission.
@@ -363,11 +365,12 @@ impl Driver {
                 let sent = self.link.sent().unwrap_or_else(clock::now);
                 let clock = connection.read_clock(sent, deadline)?;
                 self.tell(|link, around| link.handle_clock(clock, clock::now(), around));
-                if self.link.writes_on_their_way() > 0 {
-                    // The time for the next answer begins now, as no better time is known.
-                    self.shared.status.busy();
-                }
             }
+        }
+        let left = self.link.writes_on_their_way();
+        if 0 < left && left < on_their_way {
+            // The time for the next answer begins now, as no better time is known.
+            self.shared.status.busy();
         }
         Ok(())
     }
@@ -381,6 +384,7 @@ impl Driver {
             return Err(question::strange(&self.address, values));
         };
         self.is_relayed = is_relayed;
+        self.link.handle_relayed(is_relayed);
         // A proxy has kept the connection open.
         if !self.link.leads_to(probe.identity.run_id()) {
             return Err(question::another_server(&self.address));
@@ -429,6 +433,7 @@ impl Driver {
     /// Submits a request of the caller that drives the connection.
     pub(super) fn submit(&mut self, job: Job) -> Progress {
         self.left_until = None;
+        self.link.set_driven(true);
         self.link.submit(job);
         // Earlier requests may be answered by now.
         self.advance().unwrap_or_else(|| {
@@ -456,27 +461,25 @@ impl Driver {
         if self.link.is_calm() {
             return None;
         }
-        let mut has_come = false;
-        while self.failed.is_none() {
-            let step = match self.has_answer() {
-                Ok(true) => self.poll(),
-                Ok(false) if has_come => break,
+        // The step behind the answers that have come.
+        let mut behind = None;
+        while self.failed.is_none() && matches!(behind, None | Some(Step::Read(..))) {
+            match self.has_answer() {
+                Ok(true) => {}
+                Ok(false) if behind.is_some() => break,
                 Ok(false) => return None,
                 Err(broken) => {
                     self.failed = Some(broken);
                     break;
                 }
-            };
-            has_come = true;
-            if !matches!(step, Step::Read(..)) {
-                break;
             }
-            self.failed = self.carry_out(step).err();
-            if !matches!(self.poll(), Step::Read(..)) {
-                break;
+            let step = behind.unwrap_or_else(|| self.poll());
+            if matches!(step, Step::Read(..)) {
+                self.failed = self.carry_out(step).err();
             }
+            behind = Some(self.poll());
         }
-        let step = self.poll();
+        let step = behind.unwrap_or_else(|| self.poll());
         Some((self.progress(step), step == Step::Write))
     }
 

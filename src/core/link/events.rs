@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use super::super::base::{Backoff, Mechanism, Time};
 use super::driver::{
-    Answered, Awaited, Broken, Event, Failure, Form, Opened, Reply, Request, Surroundings, Told,
-    Undelivered,
+    Answered, Broken, Event, Failure, Form, Opened, Reply, Request, Surroundings, Told, Undelivered,
 };
 use super::exchange::{Known, Left, Manner, Settled};
 use super::in_flight::{RoundTrip, put_behind};
@@ -148,13 +147,15 @@ impl<R: Request, Q> Link<R, Q> {
         }
         let mut settled = std::mem::take(&mut self.settled);
         exchange.handle_answer(reply, around, &mut settled);
-        if let Awaited::Clock = exchange.awaited() {
+        if exchange.has_all_answers() {
             exchange.forgets(&mut connection.known, later, around);
         }
         for (job, answer) in settled.drain(..) {
             self.settle(job, answer, now, around);
         }
         self.settled = settled;
+        let left = self.in_flight.end_without_clock();
+        self.has_ended(left);
     }
 
     /// Handles the reading of the node's clock behind the answers to a write.
@@ -163,6 +164,11 @@ impl<R: Request, Q> Link<R, Q> {
         S: Surroundings<R, Question = Q>,
     {
         let left = self.in_flight.handle_clock(clock, around, (&mut self.events, now));
+        self.has_ended(left);
+    }
+
+    /// Notes the work that is left after a write, if it has ended.
+    fn has_ended(&mut self, left: Option<Left<R>>) {
         if left.is_some() && self.in_flight.is_empty() {
             self.phase = Phase::Open;
         }

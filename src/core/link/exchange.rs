@@ -92,6 +92,8 @@ pub(super) struct Exchange<R: Request> {
     pub(super) deadline: Time,
     /// True if the time of its first answer, which is still to come, is that of a round trip.
     pub(super) is_timed: bool,
+    /// True if the node's clock is read behind its answers. Nothing in a write of releases depends on the clock.
+    pub(super) reads_clock: bool,
     /// True if the clock is read once more, by a write of its own.
     is_read_again: bool,
     /// The number of doubtful readings of the clock, for its answers and for those of earlier writes that wait with them.
@@ -154,6 +156,7 @@ impl<R: Request> Exchange<R> {
             _ => Form::Source,
         };
         let calls = calls(&allowed, manner.together, form);
+        let reads_clock = allowed.iter().any(|job| job.release().is_none());
         Some(Self {
             jobs: allowed.into(),
             calls,
@@ -163,6 +166,7 @@ impl<R: Request> Exchange<R> {
             sent: now,
             deadline: now,
             is_timed: true,
+            reads_clock,
             is_read_again: false,
             doubts: 0,
             has_moved: false,
@@ -173,6 +177,11 @@ impl<R: Request> Exchange<R> {
             without_source: false,
             apart: false,
         })
+    }
+
+    /// Returns true if all calls were answered. Then only the clock is missing, if it is read.
+    pub(super) fn has_all_answers(&self) -> bool {
+        self.calls.is_empty()
     }
 
     /// Returns the answer that comes next.
@@ -333,7 +342,7 @@ impl<R: Request> Exchange<R> {
 
     /// Handles the reading of the node's clock behind the answers. Grants count by that reading. If it leaves a doubt about them,
     /// since the answer took long, the clock is read again: a gain that is not there by then was not there before. The first of
-    /// the `later` writes reads it, or a write for that alone. `None` if it is to be read again for this write.
+    /// the `later` writes that read it does so, or a write for that alone. `None` if it is to be read again for this write.
     pub(super) fn handle_clock<S: Surroundings<R>>(
         &mut self,
         clock: S::Clock,
@@ -351,7 +360,7 @@ impl<R: Request> Exchange<R> {
         let takes = self.by_the_clock.iter().any(|(job, ..)| job.is_taking());
         if verdict == ClockVerdict::Doubtful && takes && self.doubts < READ_AGAIN {
             let doubts = self.doubts + 1;
-            let Some(next) = later.first_mut() else {
+            let Some(next) = later.iter_mut().find(|it| it.reads_clock) else {
                 (self.doubts, self.is_read_again, self.is_written) = (doubts, true, false);
                 return None;
             };
@@ -383,11 +392,16 @@ impl<R: Request> Exchange<R> {
                 Event::Answered(Answered { caller, meaning, clock_moved, answer: Ok(value) })
             }));
         }
+        Some(self.left())
+    }
+
+    /// Returns the work that is left, once all calls were answered.
+    pub(super) fn left(&mut self) -> Left<R> {
         let manner = self.manner_after();
-        Some(match self.again.is_empty() {
+        match self.again.is_empty() {
             true => Left::Nothing,
             false => Left::Again(std::mem::take(&mut self.again), manner),
-        })
+        }
     }
 
     /// Returns the manner in which requests go out again.

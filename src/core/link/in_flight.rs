@@ -91,6 +91,14 @@ impl<R: Request> InFlight<R> {
         Some(left)
     }
 
+    /// Ends the first write if that was its last answer, without a reading of the clock. Returns the work that is left.
+    pub(super) fn end_without_clock(&mut self) -> Option<Left<R>> {
+        let first = self.0.front_mut().filter(|it| it.has_all_answers() && !it.reads_clock)?;
+        let left = first.left();
+        self.0.pop_front();
+        Some(left)
+    }
+
     /// Leaves the answers for later: nobody waits for them.
     pub(super) fn leave_answers(&mut self) {
         self.0.iter_mut().for_each(|exchange| exchange.is_timed = false);

@@ -104,6 +104,8 @@ pub(crate) struct Link<R: Request, Q> {
     is_reopened: bool,
     /// True if nothing may follow the requests on their way before these are answered.
     drains: bool,
+    /// True while a caller drives the connection, which is alone with it.
+    is_driven: bool,
     /// The time from which the node is asked about itself again, found while there was nothing to write.
     asks_from: Option<Time>,
     /// Questions in a row; the beginning and the number of the recent ones; the time of the last refusal.
@@ -179,6 +181,7 @@ impl<R: Request, Q> Link<R, Q> {
             tried_at: Time::from_start(Duration::ZERO),
             is_reopened: false,
             drains: false,
+            is_driven: false,
             asks_from: None,
             in_a_row: 0,
             lately: (Time::from_start(Duration::ZERO), 0),
@@ -203,7 +206,16 @@ impl<R: Request, Q> Link<R, Q> {
 
     /// Returns true if a write may follow another one that is not answered, because the node is far away.
     pub(crate) fn is_far(&self) -> bool {
-        self.between_writes().is_some()
+        self.connection.as_ref().is_some_and(|it| it.round_trip.between_writes().is_some())
+    }
+
+    /// Notes that a caller begins to drive the connection, or that none does any more.
+    ///
+    /// A caller is alone, so nothing else comes that could share a write with its request. To a node nearby as well, its request
+    /// follows those that are not answered. Otherwise the worker would have to be woken for it whenever that node is slower than
+    /// the majority.
+    pub(crate) const fn set_driven(&mut self, is_driven: bool) {
+        self.is_driven = is_driven;
     }
 
     /// Returns true if, as a rule, no answer comes within `distance`.
@@ -212,8 +224,11 @@ impl<R: Request, Q> Link<R, Q> {
         shortest.is_some_and(|shortest| shortest > distance)
     }
 
+    /// Returns the least time between two writes, if one may follow another that is not answered.
     fn between_writes(&self) -> Option<Duration> {
-        self.connection.as_ref().and_then(|connection| connection.round_trip.between_writes())
+        let of_far = self.connection.as_ref()?.round_trip.between_writes();
+        let follows_at_once = self.is_driven && Mechanism::WritesFollow.is_on();
+        of_far.or_else(|| follows_at_once.then_some(Duration::ZERO))
     }
 
     /// Returns the time from which a write may follow those on their way; `None` if none may.
@@ -423,21 +438,35 @@ impl<R: Request, Q> Link<R, Q> {
             self.asks_from = Some(look_at);
             return Some(Step::Wait(self.pending.next_due().map_or(look_at, |it| it.min(look_at))));
         }
-        let connection = self.connection.as_mut()?;
-        let (via, known) = (connection.via, &mut connection.known);
-        let exchange = Exchange::begin(jobs, manner, via, known, around, (&mut self.events, now));
-        if let Some(exchange) = exchange {
+        if self.begin(jobs, manner, now, around) {
             self.drains = false;
-            self.in_flight.push(exchange);
             self.phase = Phase::Exchanging;
         }
         None
     }
 
+    /// Begins a write of those `jobs` that may be written now: see [`Exchange::begin`]. Returns false if there is none.
+    fn begin(
+        &mut self,
+        jobs: Vec<Job<R>>,
+        manner: Manner,
+        now: Time,
+        around: &mut impl Surroundings<R>,
+    ) -> bool {
+        let Some(connection) = &mut self.connection else { return false };
+        let (via, known) = (connection.via, &mut connection.known);
+        let begun = Exchange::begin(jobs, manner, via, known, around, (&mut self.events, now));
+        let Some(mut exchange) = begun else { return false };
+        // The server's run is compared along with the clock: its answer may come from another server than the one that was asked.
+        exchange.reads_clock |= connection.opened.is_relayed;
+        self.in_flight.push(exchange);
+        true
+    }
+
     /// Writes the waiting requests if they may follow those on their way, otherwise reads. `None` if the phase or the waiting
     /// requests have changed.
     fn poll_exchanging(&mut self, now: Time, around: &mut impl Surroundings<R>) -> Option<Step> {
-        if self.is_far() && !self.waiting.is_empty() {
+        if !self.waiting.is_empty() && self.between_writes().is_some() {
             // Three things wait until all is answered: releases that are due, requests that go behind all others, and questions
             // about the node.
             self.drains |= self.pending.is_due(now)
@@ -448,12 +477,10 @@ impl<R: Request, Q> Link<R, Q> {
         if !self.in_flight.is_written() {
             return Some(Step::Write);
         }
-        if follows && let Some(connection) = &mut self.connection {
+        if follows {
             let room = self.in_flight.room(MOST_WRITTEN).min(self.waiting.len());
             let jobs = self.waiting.drain(..room).collect();
-            let (via, known, events) = (connection.via, &mut connection.known, &mut self.events);
-            let next = Exchange::begin(jobs, Manner::FIRST, via, known, around, (events, now));
-            next.into_iter().for_each(|next| self.in_flight.push(next));
+            self.begin(jobs, Manner::FIRST, now, around);
             return None;
         }
         self.in_flight.first().map(|first| Step::Read(first.awaited(), first.deadline))
@@ -500,8 +527,10 @@ impl<R: Request, Q> Link<R, Q> {
                 exchange.show(|jobs, batch, form, mark| {
                     show(Command::Call { jobs, batch, form, mark });
                 });
-                // The clock is read in the same write and, as a rule, in the same read: it costs the server a microsecond.
-                show(Command::Clock);
+                if exchange.reads_clock {
+                    // In the same write and, as a rule, in the same read: it costs the server a microsecond.
+                    show(Command::Clock);
+                }
             }
             _ => {}
         }
@@ -518,6 +547,14 @@ impl<R: Request, Q> Link<R, Q> {
         };
         for job in self.waiting.iter().filter(|job| job.release().is_some()) {
             show(&job.request, connection.known.form(job.request.script()));
+        }
+    }
+
+    /// Notes whether the present connection may lead through a proxy that keeps it open when another server takes over, as the
+    /// node's answer has shown.
+    pub(crate) fn handle_relayed(&mut self, is_relayed: bool) {
+        if let Some(connection) = &mut self.connection {
+            connection.opened.is_relayed = is_relayed;
         }
     }
 

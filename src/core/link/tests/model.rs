@@ -29,6 +29,8 @@ enum Event {
     Settled(bool),
     /// True if its answers take long, so that writes may follow each other.
     Far(bool),
+    /// True while a caller drives the connection.
+    Driven(bool),
 }
 
 fn an_event() -> impl Strategy<Value = Event> {
@@ -46,6 +48,7 @@ fn an_event() -> impl Strategy<Value = Event> {
         1 => Just(Event::Question),
         2 => prop::bool::weighted(0.8).prop_map(Event::Settled),
         2 => prop::bool::weighted(0.8).prop_map(Event::Far),
+        2 => any::<bool>().prop_map(Event::Driven),
     ]
 }
 
@@ -226,6 +229,7 @@ impl Model {
                 self.driven.world.settled = it.then_some(long);
             }
             Event::Far(it) => self.takes = Duration::from_millis(it.into()),
+            Event::Driven(it) => self.driven.link.set_driven(it),
         }
         self.note();
     }
