@@ -161,7 +161,8 @@ impl Admission {
     /// one does not announce the releases of this node.
     pub(crate) fn is_another_server(&self, node: usize, run_id: &str) -> bool {
         let seen = self.nodes[node].seen.as_ref();
-        seen.is_some_and(|seen| seen.probe.identity.run_id() != run_id)
+        let is_another = seen.is_some_and(|seen| seen.probe.identity.run_id() != run_id);
+        is_another.if_off(Mechanism::OtherServersAreLeft, false)
     }
 
     /// Handles the answer over another connection to the node, which shows the server to which that connection leads.

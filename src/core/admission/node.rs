@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::super::base::Time;
+use super::super::base::{Mechanism, Rule, Time};
 use super::clocks::milliseconds;
 use super::mark::{Configuration, Mark, MarkState, Noted};
 use super::node_clock::NodeClock;
@@ -124,7 +124,9 @@ impl Knowledge {
         }
         self.servers.sighted(&probe);
         let is_same_run = self.run_id.as_deref() == Some(probe.identity.run_id());
-        self.was_promoted = probe.promoted || is_same_run && self.was_promoted;
+        let was_promoted = is_same_run && self.was_promoted;
+        self.was_promoted =
+            probe.promoted || was_promoted.if_off(Mechanism::PromotionsAreRemembered, false);
         self.run_id = Some(probe.identity.run_id().to_owned());
         self.doubted = false;
         self.seen = Some(Seen { probe, judgement, at: now });

@@ -20,6 +20,8 @@ pub(crate) enum Mechanism {
     FullMaxTtl,
     /// The quarantine of a promoted node is longer by the time for which its old master may go on taking writes.
     PromotionsOutlastOldMasters,
+    /// A server that was promoted counts as promoted for the rest of its run.
+    PromotionsAreRemembered,
     /// A node grants only to requests that come with its present mark.
     MarkIsCompared,
     /// A node's mark is changed only if it is still the mark on which the change was decided.
@@ -184,6 +186,8 @@ pub(crate) enum Mechanism {
     PermitsQueueApart,
     /// A subscriber checks again what it must listen to, once the node has confirmed its last request.
     UnheededChangesAreLookedAt,
+    /// A subscriber leaves a server that is not the one that the last probe of its node has shown.
+    OtherServersAreLeft,
     /// A waiter tries once more when its subscriptions are confirmed.
     TryOnceSubscribed,
     /// A waiter tries again when nodes report a release.

@@ -279,6 +279,8 @@ fn messages_of_another_server_than_that_of_the_last_probe_do_not_concern_its_loc
     let (_, mut machine) = one_of_three(MarkState::Admitted);
     assert!(!machine.is_another_server(2, "r2"));
     assert!(machine.is_another_server(2, "r3"));
+    let is_left = || machine.is_another_server(2, "r3");
+    assert!(!without(&[Mechanism::OtherServersAreLeft], is_left), "the mutation bites");
     see(&mut machine, 2, probe("r3", None), at(1));
     assert!(!machine.is_another_server(2, "r3"));
     assert!(machine.is_another_server(2, "r2"));

@@ -26,6 +26,8 @@ pub(super) struct Server {
     run: u64,
     repl: u64,
     promoted: bool,
+    /// False if it has forgotten its earlier replication id.
+    shows_promotion: bool,
     pub(super) role: Role,
     pub(super) mark: Option<String>,
     /// False if it answers as always, but leaves its mark as it is.
@@ -56,7 +58,8 @@ impl Server {
 
     /// Does the work of `INFO`.
     fn info(&self) -> Info {
-        Info { role: self.role, identity: self.identity(), promoted: self.promoted }
+        let promoted = self.promoted && self.shows_promotion;
+        Info { role: self.role, identity: self.identity(), promoted }
     }
 
     /// Returns a reading of its clock by a client that asked and was answered at those times of its own clock.
@@ -147,6 +150,7 @@ impl World {
             run: node,
             repl: node,
             promoted: false,
+            shows_promotion: true,
             role: Role::Master,
             mark: None,
             takes_marks: true,
@@ -353,7 +357,13 @@ impl World {
         let repl = self.id();
         let server = &mut self.servers[node];
         (server.repl, server.promoted, server.forgot_at) = (repl, true, self.now);
+        server.shows_promotion = true;
         (0..self.clients.len()).for_each(|client| self.cut(client, node));
+    }
+
+    /// The server forgets its earlier replication id, as with its backlog while it has no replica.
+    pub(super) fn forget_backlog(&mut self, node: usize) {
+        self.servers[node].shows_promotion = false;
     }
 
     /// Adds a first replica. After a promotion, that changes nothing.

@@ -53,6 +53,21 @@ fn without_the_time_of_old_masters_a_promoted_node_is_admitted_too_early() {
     });
 }
 
+/// The promoted node forgets its earlier replication id while it is in quarantine.
+#[test]
+fn without_the_memory_of_its_promotion_a_node_is_admitted_too_early() {
+    let is_admitted_early = || {
+        let mut world = World::settled(3, 1);
+        world.promote(0);
+        world.run(seconds(2));
+        world.forget_backlog(0);
+        world.run(MAX_TTL + seconds(1));
+        !world.early.is_empty()
+    };
+    assert!(!is_admitted_early());
+    assert!(without(&[Mechanism::PromotionsAreRemembered], is_admitted_early));
+}
+
 /// A majority is flushed while a lock is held. Returns true if a client that has noticed nothing yet
 /// can have the lock.
 fn locks_unaware_of_a_flush() -> bool {
