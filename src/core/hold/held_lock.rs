@@ -51,6 +51,8 @@ pub(crate) struct HeldLock<A, E> {
     /// Number of times that threads have taken the lock again. These holds have numbers of their own, since they are no
     /// hand-overs.
     reentries: u64,
+    /// True if its last holder has given it back in time.
+    is_given_back: bool,
     /// True if some holder was told that the lock is lost, so that the event was reported, or is about to be.
     loss_told: bool,
     pub(super) risk: Risk,
@@ -149,6 +151,7 @@ impl<A: Shared<Attempt>, E: Shared<Extension>> HeldLock<A, E> {
             downgraded: false,
             tell_at: None,
             reentries: 0,
+            is_given_back: false,
             loss_told: false,
             risk,
             asks: None,
@@ -398,6 +401,11 @@ impl<A: Shared<Attempt>, E: Shared<Extension>> HeldLock<A, E> {
         self.rounds.ended()
     }
 
+    /// Returns true if the lock has been given back, and was not lost by then.
+    pub(super) const fn is_given_back(&self) -> bool {
+        self.is_given_back
+    }
+
     /// The holder with the sequence number `from` gives the lock back. `choose` picks a waiter of this process that gets
     /// the lease, with the next sequence number. Returns that waiter and its number; `None`: the lock is not handed over.
     pub(crate) fn hand_over<W>(
@@ -498,6 +506,7 @@ impl<A: Shared<Attempt>, E: Shared<Extension>> HeldLock<A, E> {
         }
         let (basis, longest_ttl) = (self.lease.basis(), self.lease.longest_ttl());
         let lost = self.lease.loss(now);
+        self.is_given_back = lost.is_none();
         // Another owner may have a lock that was lost.
         let kept = self.lease.kept(now).filter(|_| lost.is_none());
         Ended::Now(Ending { lost, basis, longest_ttl, kept, class: self.class() })

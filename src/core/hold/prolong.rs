@@ -7,7 +7,7 @@ use super::super::vote::{Attempt, Ballot, Extension, HEAR_OUT, Renewed, Shared};
 use super::{Due, HeldLock};
 
 /// Prolongs the life of a held lock's keys: a round of extension, and repairs of the nodes that lost the key. A
-/// doubtful round is followed by a second one: see [`Extension::is_doubtful`].
+/// doubtful round is followed by a second one: see [`Extension::is_doubtful`]. So is a round that a downgrade has closed.
 ///
 /// The driver calls [`poll`](Self::poll) with the lock's mutex held. It keeps the mutex while it asks the nodes, and
 /// releases it for everything else.
@@ -19,6 +19,8 @@ pub(crate) struct Prolong<E> {
     stage: ProlongStage,
     /// True if the deciding round tells the nodes of a downgrade.
     tells: bool,
+    /// The class of the lock that the deciding round is for.
+    class: HoldClass,
     /// The deciding round.
     round: Option<E>,
     /// The result of the deciding round.
@@ -127,6 +129,7 @@ impl<E: Shared<Extension> + Clone> Prolong<E> {
             ttl,
             stage: ProlongStage::Beginning,
             tells: false,
+            class: HoldClass::Exclusive,
             round: None,
             renewed: Renewed::Unknown,
             repairs: None,
@@ -175,12 +178,13 @@ impl<E: Shared<Extension> + Clone> Prolong<E> {
                 }
                 ProlongStage::Repaired => {
                     let doubtful = self.in_round(|round| round.is_doubtful(now));
+                    // A downgrade has closed the round. It happens once to a lock.
+                    let superseded = self.class != held.class() && !held.has_ended();
                     self.stage = match self.renewed {
                         _ if doubtful && !self.again => ProlongStage::Beginning,
-                        // The lock was given back, not lost. That has closed the round before it was confirmed.
-                        Renewed::Unknown
-                            if held.rounds.are_closed() && !held.remaining(now).is_zero() =>
-                        {
+                        Renewed::Unknown if superseded => ProlongStage::Beginning,
+                        // That has closed the round before it was confirmed.
+                        Renewed::Unknown if held.is_given_back() => {
                             ProlongStage::Done(Prolonged::Settled)
                         }
                         Renewed::Unknown => {
@@ -252,12 +256,13 @@ impl<E: Shared<Extension> + Clone> Prolong<E> {
         let extension = held.extension(ttl, now);
         let ttl = extension.ttl();
         self.tells = held.telling();
+        self.class = held.class();
         if self.by == Requester::Holder && !self.again {
             held.extending(ttl, now, extension.valid_at_most());
         }
         let up_to = vec![Some(0); held.nodes];
-        let (class, repair_until) = (held.class(), held.lease.repair_until());
-        let request = ExtendRequest { class, ttl, repair_until, up_to };
+        let repair_until = held.lease.repair_until();
+        let request = ExtendRequest { class: self.class, ttl, repair_until, up_to };
         Some(ProlongStep::Ask(Box::new(extension), request))
     }
 

@@ -212,6 +212,37 @@ fn a_renewal_of_a_lock_that_was_given_back_meanwhile_has_not_failed() {
     assert_eq!(ended(EndedBy::Holder(0), at(4_001)), [SETTLED]);
     let over = held().valid_until();
     assert_eq!(ended(EndedBy::Loss, over), [Told::Done(Prolonged::Unconfirmed { is_news: true })]);
+    // The verdict comes after the end of validity.
+    let just_before = over.before(Duration::from_millis(1));
+    assert_eq!(ended(EndedBy::Holder(0), just_before), [SETTLED]);
+    let unconfirmed = [Told::Done(Prolonged::Unconfirmed { is_news: true })];
+    assert_eq!(ended(EndedBy::Holder(0), over), unconfirmed, "it was lost before");
+}
+
+/// The downgrade closes the round before it is written. Another round asks for the shared lock, and tells the nodes.
+#[test]
+fn a_renewal_that_a_downgrade_cuts_short_is_made_for_the_shared_lock() {
+    let cut_short = || {
+        let mut lock = held();
+        let mut renewal = Driver::renewal();
+        assert_eq!(renewal.go_on(&mut lock, at(4_000)), asks());
+        assert!(lock.downgrade(0, at(4_001)));
+        let unsent = renewal.round.clone().expect("a round was begun");
+        (0..3).for_each(|node| unsent.borrow_mut().fail(node, Failure::NotSent));
+        (lock, renewal)
+    };
+    let (mut lock, mut renewal) = cut_short();
+    assert_eq!(renewal.go_on(&mut lock, at(4_001)), asks());
+    renewal.vote(&[(0, Extended), (1, Extended), (2, Extended)]);
+    assert_eq!(renewal.go_on(&mut lock, at(4_002)), [Told::QuorumReached, SETTLED]);
+    assert!(!lock.risk.has_failed());
+    assert!(matches!(lock.due(at(4_002)), Due::RenewalAt(_)), "the nodes are told");
+    // The round for the shared lock may fail as any other. That is news, since no renewal has failed before.
+    let (mut lock, mut renewal) = cut_short();
+    assert_eq!(renewal.go_on(&mut lock, at(4_001)), asks());
+    let failed = renewal.go_on(&mut lock, at(4_300));
+    assert_eq!(failed, [Told::Done(Prolonged::Unconfirmed { is_news: true })]);
+    assert!(lock.risk.has_failed());
 }
 
 #[test]
