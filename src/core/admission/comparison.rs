@@ -294,7 +294,7 @@ impl Admission {
             ClockPlace::Ahead(off.ahead)
         } else if off.behind > noted_anew {
             ClockPlace::Behind(off.behind)
-        } else if off.perhaps_ahead > tolerance - noted_anew * 2
+        } else if off.perhaps_ahead > tolerance.saturating_sub(noted_anew * 2)
             && Mechanism::DoubtHasNoVote.is_on()
             || off.perhaps_behind > tolerance
         {

@@ -88,6 +88,18 @@ fn nodes_are_probed_often_enough_however_often_their_clocks_are_read() {
     }
 }
 
+/// The settings do not allow so small a tolerance: marks are rounded by more. The machine bears it, and grants nothing in doubt.
+#[test]
+fn a_tolerance_below_the_rounding_of_marks_is_borne() {
+    for tolerance in 1..10 {
+        let configuration = Configuration { clock_tolerance: ms(tolerance), ..configuration(3) };
+        let mut world = World::new(3, &[configuration]);
+        world.run(MAX_TTL + ms(2_000));
+        world.run(ms(10_000));
+        (0..3).for_each(|node| _ = world.takes(0, node));
+    }
+}
+
 /// A clock is set back and right again before any client has probed the node. Returns true if the node grants within the time for
 /// which locks could live, to a client that has seen the step. The third node is away, or only a part of the step back is undone.
 fn grants_after_a_step_below_the_mark(third: bool, step_ms: i64) -> bool {
