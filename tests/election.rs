@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, bounded, unbounded};
 use parking_lot::Mutex;
 use quorlock::{
-    Builder, Election, ErrorKind, Leader, Leadership, Leaving, OptionalGuard as _, Quorlock,
+    Builder, CallStats, Election, ErrorKind, Leader, Leadership, Leaving, OptionalGuard as _,
+    Quorlock,
 };
 use support::clients::{connected, fresh};
 use support::{Servers, wait_until};
@@ -164,7 +165,17 @@ fn a_candidate_that_is_alone_leads_again_after_one_ttl() {
     assert!(stands.campaign_within(&stopped).is_err_and(|error| error.is_cancelled()));
     let leads = stands.campaign().expect("one of one");
     assert!(resigned.elapsed() >= ttl * 9 / 10, "{:?}", resigned.elapsed());
-    drop(leads);
+    leads.resign().expect("one of one");
+    // Calls that end before the nodes are asked count as all others.
+    let stands = stands.metrics_label("jobs");
+    let refused = stands.try_campaign_for(Duration::ZERO).expect_err("it stays away");
+    assert!(refused.is_held(), "{refused}");
+    let stats = locks.stats();
+    let calls = stats.kinds.iter().find(|it| it.kind == "mutex").expect("a term is such a lock");
+    let label = stats.labels.iter().find(|it| it.label == "jobs").expect("the label");
+    let CallStats { acquired, held, cancelled, .. } = calls.calls;
+    assert_eq!((acquired, held, cancelled), (2, 2, 1));
+    assert_eq!((label.calls.acquired, label.calls.held, stats.waiting), (0, 1, 0));
 }
 
 /// Leads until it must leave, and reports that.

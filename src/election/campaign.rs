@@ -158,7 +158,14 @@ impl Election {
         let wait = wait.into().pinned();
         self.check()?;
         let closed = self.shared.coordinator.closed();
-        self.away.stay(&self.lock, wait, closed).map_err(|why| self.not_over(&why))?;
+        let record = self.lock.call_begins();
+        if let Err(why) = self.away.stay(&self.lock, wait, closed) {
+            let error = self.not_over(&why);
+            let (_, waited) = record.so_far(Some(error.kind()));
+            record.ends(Some(error.kind()), waited);
+            return Err(error);
+        }
+        record.goes_on();
         let label = candidate_label(self.shared.coordinator.state().owner_label(), &self.value);
         let guard = self.lock.clone().of_candidate(label).lock_within(wait)?;
         let term = guard.token().ok_or_else(|| self.without_terms())?;

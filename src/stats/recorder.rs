@@ -1,5 +1,6 @@
 //! Counts what a client does, for its figures. Recording takes no lock.
 
+use std::mem::ManuallyDrop;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -229,6 +230,11 @@ impl CallRecord<'_> {
     /// The call has ended so, and took that long.
     pub(crate) fn ends(mut self, error: Option<ErrorKind>, took: Duration) {
         (self.error, self.took) = (error, took);
+    }
+
+    /// The call asks for its lock now, and has another record from then on.
+    pub(crate) fn goes_on(self) {
+        ManuallyDrop::new(self).recorder.waiting.one_less();
     }
 }
 
