@@ -66,7 +66,11 @@ struct Exporter {
 
 impl Exporter {
     fn run(mut self) {
-        if catch_unwind(AssertUnwindSafe(|| self.report_until_the_end())).is_err() {
+        self.report_or_withdraw(Self::report_until_the_end);
+    }
+
+    fn report_or_withdraw(&mut self, report: impl FnOnce(&mut Self)) {
+        if catch_unwind(AssertUnwindSafe(|| report(self))).is_err() {
             self.withdraw();
             observe::metrics_failed();
         }
@@ -97,31 +101,39 @@ impl Exporter {
             if described.insert(sample.name) {
                 describe(&sample);
             }
-            report(&sample.key, &sample.value, self.before.get(&sample.key));
-            self.before.insert(sample.key, sample.value);
+            // First of all: if the recorder panics, what is withdrawn is what the process counts.
+            let before = self.before.insert(sample.key.clone(), sample.value);
+            report(&sample.key, &self.before[&sample.key], before.as_ref());
         }
     }
 
     /// The client has ended: it keeps no release on its nodes any more, and their states are unknown if no other client reports them.
-    fn forget_the_nodes(&self, last: &Stats) {
+    fn forget_the_nodes(&mut self, last: &Stats) {
         let reported: HashSet<_> = samples::of(last).into_iter().map(|sample| sample.key).collect();
-        for (key, before) in self.before.iter().filter(|(key, _)| !reported.contains(key)) {
+        let gone = self.before.keys().filter(|key| !reported.contains(*key)).cloned();
+        // One after the other: if the recorder panics, the others are withdrawn.
+        for key in gone.collect::<Vec<_>>() {
+            let Some(before) = self.before.remove(&key) else { continue };
             match before {
-                Value::State(_) if PROCESS.lock().leaves(key) => {
-                    report(key, &Value::State(f64::NAN), Some(before));
+                Value::State(_) if PROCESS.lock().leaves(&key) => {
+                    report(&key, &Value::State(f64::NAN), Some(&before));
                 }
-                Value::Shared(_) => report(key, &Value::Shared(0.0), Some(before)),
+                Value::Shared(_) => report(&key, &Value::Shared(0.0), Some(&before)),
                 Value::State(_) | Value::Total(_) | Value::Times(_) => {}
             }
         }
     }
 
     /// Takes the client's share out of what the other clients of the process report.
-    fn withdraw(&self) {
+    fn withdraw(&mut self) {
         let mut process = PROCESS.lock();
-        for (key, before) in &self.before {
-            if let (Value::Shared(share), Some(sum)) = (before, process.sums.get_mut(key)) {
-                *sum -= share;
+        for (key, before) in self.before.drain() {
+            match before {
+                Value::Shared(share) => {
+                    process.sums.entry(key).and_modify(|sum| *sum -= share);
+                }
+                Value::State(_) => _ = process.leaves(&key),
+                Value::Total(_) | Value::Times(_) => {}
             }
         }
     }
@@ -183,5 +195,98 @@ fn report(key: &Key, value: &Value, before: Option<&Value>) {
                 histogram.record_many(value, count);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use ::metrics::{
+        Counter, Gauge, GaugeFn, Histogram, KeyName, Recorder as Target, SharedString, Unit,
+    };
+    use crossbeam_channel::never;
+
+    use super::*;
+    use crate::stats::NodeStats;
+
+    const NODE: &str = "only-in-this-test:6379";
+
+    /// Notes the states and sums of that node.
+    #[derive(Clone, Default)]
+    struct Noting {
+        values: Arc<Mutex<HashMap<String, f64>>>,
+        panics: bool,
+    }
+
+    struct Series(Noting, String);
+
+    impl GaugeFn for Series {
+        fn increment(&self, _: f64) {}
+
+        fn decrement(&self, _: f64) {}
+
+        fn set(&self, value: f64) {
+            let Self(Noting { values, panics }, name) = self;
+            assert!(!panics || name != "quorlock_node_kept_releases", "as a recorder may");
+            values.lock().insert(name.clone(), value);
+        }
+    }
+
+    impl Target for Noting {
+        fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+        fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+        fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+        fn register_counter(&self, _: &Key, _: &Metadata<'_>) -> Counter {
+            Counter::noop()
+        }
+
+        fn register_gauge(&self, key: &Key, _: &Metadata<'_>) -> Gauge {
+            match key.labels().any(|label| label.value() == NODE) {
+                true => Gauge::from_arc(Arc::new(Series(self.clone(), key.name().to_owned()))),
+                false => Gauge::noop(),
+            }
+        }
+
+        fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
+            Histogram::noop()
+        }
+    }
+
+    fn exporter() -> Exporter {
+        Exporter {
+            client: Weak::new(),
+            recorder: Arc::new(Recorder::new(&[])),
+            ended: never(),
+            before: HashMap::new(),
+        }
+    }
+
+    /// The recorder panics at a sum of the first client. The second client reports what is left, and its node ends with it.
+    #[test]
+    fn a_client_whose_recorder_panics_leaves_nothing_in_the_sums_of_the_process() {
+        let figures = |kept_releases| {
+            let node =
+                NodeStats { kept_releases, ..NodeStats::unknown(&format!("redis://{NODE}")) };
+            Stats { nodes: vec![node], ..Recorder::new(&[]).snapshot() }
+        };
+        let (mut one, mut two) = (exporter(), exporter());
+        let noting = Noting::default();
+        let panicking = Noting { panics: true, ..noting.clone() };
+        ::metrics::with_local_recorder(&panicking, || {
+            one.report_or_withdraw(|one| one.report(&figures(5)));
+        });
+        ::metrics::with_local_recorder(&noting, || {
+            two.report(&figures(2));
+            let value = |name: &str| noting.values.lock()[name];
+            assert_eq!(value("quorlock_node_kept_releases"), 2.0);
+            assert_eq!(value("quorlock_node_up"), 0.0);
+            two.forget_the_nodes(&Recorder::new(&[]).snapshot());
+            assert_eq!(value("quorlock_node_kept_releases"), 0.0);
+            assert!(value("quorlock_node_up").is_nan(), "nobody knows any more");
+        });
     }
 }
