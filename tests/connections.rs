@@ -240,6 +240,24 @@ fn a_name_that_an_access_list_refuses_is_not_asked_for_again() {
     assert_eq!((count("SETNAME"), count("SETINFO")), (1, 2), "{:?}", said.lock());
 }
 
+/// A proxy may answer a command that it does not know with anything. Then its answers are out of step, and the next connection does
+/// without the command.
+#[test]
+fn a_library_whose_name_is_answered_strangely_is_not_named_again() {
+    for answer in [":1\r\n", "$2\r\nno\r\n", "*0\r\n"] {
+        let (url, said) = named("7.2.4", answer);
+        let locks = builder([url]).build().expect("valid settings");
+        drop(locks.lock("orders/42").expect("the name of the library is of no use to a lock"));
+        let count = |what: &str| said.lock().iter().filter(|said| said.starts_with(what)).count();
+        let asked = count("SETINFO");
+        let before = count("PING");
+        support::wait_until("further connections", Duration::from_secs(60), || {
+            count("PING") >= before + 3
+        });
+        assert!(asked >= 2 && count("SETINFO") == asked, "{:?}", said.lock());
+    }
+}
+
 /// The commands that the access list must allow according to `OPERATIONS.md`, without the conditional ones.
 fn documented() -> Vec<&'static str> {
     let text = include_str!("../OPERATIONS.md");

@@ -45,6 +45,8 @@ pub(super) struct Connection {
     clock: Option<Offset>,
     /// The id of the server's present run.
     run_id: String,
+    /// True if the server was a replica when the connection was made.
+    leads_to_replica: bool,
     /// The server's number of this connection, if the user may ask for it. The server never gives it to another one.
     id: Option<u64>,
     /// The policy by which the server may drop keys of locks when its memory is full.
@@ -91,6 +93,7 @@ impl Connection {
             timeout,
             clock: None,
             run_id: String::new(),
+            leads_to_replica: false,
             id: None,
             evicts: None,
             login: Login::with(logged_in.number),
@@ -117,6 +120,11 @@ impl Connection {
 
     pub(super) fn run_id(&self) -> &str {
         &self.run_id
+    }
+
+    /// Returns true if the server was a replica when the connection was made.
+    pub(super) fn leads_to_replica(&self) -> bool {
+        self.leads_to_replica
     }
 
     pub(super) fn evicts(&self) -> Option<&str> {
@@ -296,6 +304,7 @@ impl Connection {
             self.address.naming().setname_is_refused();
         }
         self.run_id = field(&server, "run_id").unwrap_or_default().to_owned();
+        self.leads_to_replica = field(&replication, "role") == Some("slave");
         let limited = field(&memory, "maxmemory").is_some_and(|bytes| bytes != "0");
         let policy = field(&memory, "maxmemory_policy").filter(|policy| *policy != "noeviction");
         self.evicts = policy.filter(|_| limited).map(|policy| quoted(policy).to_string());
@@ -303,19 +312,19 @@ impl Connection {
         if let Some(what) = self.shown(&server, &replication).unfit_as_node() {
             return Err(NodeFault::caused_by(Cause::Unfit, self.address.shown(), what));
         }
-        self.name_library(&server);
-        Ok(())
+        self.name_library(&server)
     }
 
     /// Names the library. Nobody waits for the answers: they are read before those to the next commands. A user with a name may lack
     /// the right, since access lists name commands, and the refusal would be noted in the server's log for each client.
-    fn name_library(&mut self, server: &str) {
+    fn name_library(&mut self, server: &str) -> Result<(), NodeFault> {
         if fitness::lists_libraries(server) && self.address.has_default_user() {
             let mut commands = Vec::new();
             self.of_library = self.address.naming().write_library(&mut commands);
-            // A broken connection shows with the next commands.
-            let _ = self.write(&commands);
+            // After an error the connection ends: a part of a command may be written.
+            self.write(&commands).map_err(|broken| broken.fault)?;
         }
+        Ok(())
     }
 
     /// The server as these sections of its INFO and its address show it.

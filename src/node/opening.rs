@@ -26,7 +26,8 @@ const STEPS: u32 = 3;
 
 impl Connection {
     /// Looks up the name, connects, logs in and checks that the server is one that we can use. Each step takes `timeout` at most.
-    /// Among several addresses, the first one whose server lets us in is taken. The caller must report if the server is usable
+    /// Among several addresses, the first one whose server lets us in is taken, and a replica only if no other server does: a near
+    /// replica would always come before a far master. The caller must report if the server is usable
     /// ([`Address::has_answered`], [`Address::has_failed`]).
     pub(super) fn open(address: &Address, timeout: Duration) -> Result<Self, NodeFault> {
         let address = &address.with_login(timeout)?;
@@ -51,7 +52,7 @@ fn first_of(name: &Address, addresses: &[Address], timeout: Duration) -> Opened 
     let alone = ALONE.min(timeout / u32::try_from(count + 1).unwrap_or(u32::MAX));
     let until = clock::now().after(timeout.saturating_mul(STEPS));
     let first = ALONE.min(timeout / 3).max(alone);
-    let mut fault = None;
+    let (mut fault, mut replica) = (None, None);
     let (mut left, mut open) = (addresses.iter(), 0);
     loop {
         let next = left.next();
@@ -59,10 +60,16 @@ fn first_of(name: &Address, addresses: &[Address], timeout: Duration) -> Opened 
             start(address, timeout, &sender);
             open += 1;
         } else if open == 0 {
-            return Err(fault.unwrap_or_else(|| failed(name, io::Error::other(NO_ADDRESS))));
+            let fault = || fault.unwrap_or_else(|| failed(name, io::Error::other(NO_ADDRESS)));
+            return replica.ok_or_else(fault);
         }
         let alone = if left.len() + 1 == count { first } else { alone };
         match results.recv_timeout(left_until(until, alone, left.len() == 0)) {
+            Ok((address, Ok(connection))) if connection.leads_to_replica() => {
+                address.has_failed();
+                open -= 1;
+                replica = replica.or(Some(connection));
+            }
             Ok((_, Ok(connection))) => return Ok(connection),
             Ok((address, Err(new))) => {
                 address.has_failed();
@@ -75,7 +82,7 @@ fn first_of(name: &Address, addresses: &[Address], timeout: Duration) -> Opened 
             Err(_) => {
                 next.into_iter().for_each(Address::has_failed);
                 let silent = failed(name, io::ErrorKind::TimedOut.into());
-                return Err(the_one_to_tell(fault, silent));
+                return replica.ok_or_else(|| the_one_to_tell(fault, silent));
             }
         }
     }

@@ -91,3 +91,56 @@ fn all_addresses_get_their_turn_within_the_time_of_one_step() {
     assert!(told(&all, TIMEOUT / 10).contains("LOADING"));
     assert!(clock::now().since(began) < TIMEOUT);
 }
+
+/// Starts a server that lets everybody in, after that time.
+fn lets_in(address: SocketAddr, role: &str, after: Duration) -> SocketAddr {
+    let text = |text: String| format!("${}\r\n{text}\r\n", text.len());
+    let info = text(format!("redis_version:7.0.15\r\nrun_id:{role}"));
+    let replication = text(format!("role:{role}\r\nmaster_replid:b1"));
+    let memory = text("maxmemory:0".to_owned());
+    let time = "*2\r\n$10\r\n1700000000\r\n$1\r\n0\r\n";
+    let answers = format!("+PONG\r\n{time}{info}{replication}{memory}:1\r\n+OK\r\n");
+    let listener = TcpListener::bind(address).expect("the port is free there");
+    let address = listener.local_addr().expect("it is bound");
+    let accepts = move || {
+        for mut stream in listener.incoming().flatten() {
+            let answers = answers.clone();
+            let talks = move || {
+                let mut questions = [0; 4096];
+                while let Ok(1..) = stream.read(&mut questions) {
+                    clock::sleep(after);
+                    let _ = stream.write_all(answers.as_bytes());
+                }
+            };
+            clock::spawn("talks".to_owned(), talks).expect("a thread");
+        }
+    };
+    clock::spawn("accepts".to_owned(), accepts).expect("a thread");
+    address
+}
+
+/// A name may lead to a far master and to a near replica of it. The replica always answers first.
+#[test]
+fn a_near_replica_does_not_keep_a_far_master_from_being_reached() {
+    let replica = lets_in(at(1, 0), "slave", Duration::ZERO);
+    let port = replica.port();
+    let far = lets_in(at(2, port), "master", ALONE * 2);
+    let (refuses, silent) = (at(3, port), server(at(4, port), None));
+    let leads_to = |addresses: &[SocketAddr], timeout: Duration| {
+        let name = Address::parse("redis://name.test:6379", 1).expect("a URL");
+        let addresses: Vec<_> = addresses.iter().map(|it| name.at(*it)).collect();
+        let opened = first_of(&name, &addresses, timeout).map_err(|fault| fault.to_string());
+        opened.expect("a server lets us in").run_id().to_owned()
+    };
+    for addresses in [[replica, far], [far, replica]] {
+        assert_eq!(leads_to(&addresses, TIMEOUT), "master", "{addresses:?}");
+    }
+    // It may be promoted later on.
+    let short = Duration::from_secs(1);
+    for addresses in [[replica, refuses], [refuses, replica], [replica, silent], [silent, replica]]
+    {
+        let began = clock::now();
+        assert_eq!(leads_to(&addresses, short), "slave", "{addresses:?}");
+        assert!(clock::now().since(began) < short * STEPS + short, "{addresses:?}");
+    }
+}

@@ -88,7 +88,8 @@ pub(super) fn write_clock(is_relayed: bool, buffer: &mut Vec<u8>) -> usize {
     if is_relayed { OF_SERVER.len() } else { 0 }
 }
 
-/// Reads the answers that show which server answers. Fails if that is not the server whose answers count: the connection has come to its end.
+/// Reads the answers that show which server answers. Fails if that is not the server whose answers count: the connection has
+/// come to its end.
 pub(super) fn read_server(
     connection: &mut Connection,
     deadline: Time,
