@@ -2,7 +2,8 @@
 
 mod support;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -11,7 +12,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use quorlock::{Credentials, ErrorKind, Quorlock};
 use support::clients::{fresh, wait_connected};
-use support::{Server, Servers, wait_until};
+use support::{Server, Servers, fake, wait_until};
 
 /// Never to be waited for.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -255,6 +256,49 @@ fn a_live_connection_keeps_its_login_if_another_one_is_refused() {
     }
     let after: Vec<_> = locks.node_stats().iter().map(|node| node.connections).collect();
     assert_eq!(after, before);
+}
+
+/// A proxy answers the second login over a connection with something that no server answers. All further answers may be out of step,
+/// so nothing more is written there.
+#[test]
+fn a_connection_whose_login_is_answered_strangely_ends() {
+    for strange in [":1\r\n", "$2\r\nOK\r\n", "*0\r\n", "$-1\r\n"] {
+        let logins = Arc::new(Mutex::new(BTreeMap::<_, (u32, u32)>::new()));
+        let seen = logins.clone();
+        let url = fake::serve(move |words, writer| {
+            let mut seen = seen.lock();
+            let (logins, behind) = seen.entry(writer.peer_addr().ok()?).or_default();
+            let answer = match words[0].as_str() {
+                "AUTH" => {
+                    *logins += 1;
+                    if *logins == 1 { "+OK\r\n" } else { strange }.as_bytes().to_vec()
+                }
+                _ if fake::is_probe(words) => fake::admit(&words[5]),
+                // It comes in the write of the strange answer's login at the earliest.
+                "EVAL" | "EVALSHA" => {
+                    *behind += u32::from(*logins > 1);
+                    b"*2\r\n:1\r\n:0\r\n".to_vec()
+                }
+                _ => fake::handshake("7.0.15", words).unwrap_or_else(|| b"+OK\r\n".to_vec()),
+            };
+            drop(seen);
+            writer.write_all(&answer).ok()
+        });
+        let given = AtomicU64::new(0);
+        let provider = move |_: &str| {
+            let password = format!("secret-{}", given.fetch_add(1, Ordering::Relaxed));
+            Ok(Credentials::new(password).valid_for(Duration::from_secs(2)))
+        };
+        let settings = fresh([url]).credentials(provider).ttl(LIMIT).max_ttl(LIMIT);
+        let locks = settings.node_timeout(PATIENT).build().expect("valid settings");
+        wait_until("several connections have ended so", LIMIT, || {
+            drop(locks.try_lock("orders/42"));
+            let again = |(logins, _): &&(u32, u32)| *logins > 1;
+            logins.lock().values().filter(again).count() >= 3
+        });
+        assert!(logins.lock().values().all(|(logins, _)| *logins <= 2), "{:?}", logins.lock());
+        drop(locks.lock("orders/42").expect("new connections log in"));
+    }
 }
 
 #[test]

@@ -164,6 +164,36 @@ fn servers_that_refuse_info_in_scripts_grant_locks() {
     }
 }
 
+/// The list needs no `INFO`. Without it no server can show that it has kept all its keys, so nobody may end a quarantine by that.
+#[test]
+fn servers_that_refuse_info_in_scripts_list_locks_and_prove_nothing_by_their_uptime() {
+    let servers = [server(), server(), server()];
+    let relays: Vec<_> = servers.iter().map(Relay::start).collect();
+    let locks = admitted(builder(&relays));
+    let guard = locks.lock(NAME).expect("it is free");
+    wait_until("all nodes have it", LIMIT, || servers.iter().all(|it| it.get(KEY).is_some()));
+    let held = locks.held_locks("", 10, LIMIT).expect("all nodes are up");
+    let names: Vec<_> = held.names.iter().map(|name| &*name.name).collect();
+    assert_eq!((names, held.is_complete()), (vec![NAME.as_bytes()], true));
+    guard.unlock().expect("all nodes are up");
+    let usual = Server::start();
+    let kept_keys_for = |server: &Server| {
+        let scan: &[&[u8]] = &[b"EVAL", include_bytes!("../lua/node/names.lua"), b"0", b"0", b"*"];
+        let reply = server.try_command(scan).expect("it may scan");
+        let reply: (String, Vec<String>, u64) = redis::from_redis_value(reply).expect("a scan");
+        reply.2
+    };
+    wait_until("the server counts its seconds", LIMIT, || kept_keys_for(&usual) > 0);
+    let uptime = |server: &Server| {
+        let info: String =
+            redis::from_redis_value(server.command(&[INFO, "server"])).expect("text");
+        let seconds = info.lines().find_map(|line| line.strip_prefix("uptime_in_seconds:"));
+        seconds.expect("INFO has it").trim().parse::<u64>().expect("a number")
+    };
+    wait_until("this one counts them, too", LIMIT, || uptime(&servers[0]) > 0);
+    assert_eq!(kept_keys_for(&servers[0]), 0);
+}
+
 /// One server of three is a minority, so nobody loses a lock.
 #[test]
 fn one_server_that_takes_over_costs_nobody_a_lock() {

@@ -136,6 +136,15 @@ fn a_release_that_is_refused_for_want_of_replicas_is_kept() {
 /// A fake master that grants everything. Its run ids, one per connection (the worker's is the first), and its
 /// answers to `WAIT` are given; the last one of either repeats.
 fn made_up(runs: &'static [&str], acknowledged: &'static [usize]) -> (Quorlock, Arc<Counts>) {
+    relayed(runs, acknowledged, &[])
+}
+
+/// The same. Behind each `WAIT` of these, another server answers over the same connection, if a run id is given.
+fn relayed(
+    runs: &'static [&str],
+    acknowledged: &'static [usize],
+    behind_waits: &'static [Option<&str>],
+) -> (Quorlock, Arc<Counts>) {
     let counts = Arc::new(Counts::default());
     let counted = counts.clone();
     let url = fake::serve(move |words, writer| {
@@ -151,7 +160,9 @@ fn made_up(runs: &'static [&str], acknowledged: &'static [usize]) -> (Quorlock, 
             "PING" => b"+PONG\r\n".to_vec(),
             "TIME" => b"*2\r\n$10\r\n1700000000\r\n$1\r\n0\r\n".to_vec(),
             "INFO" => {
-                let run = runs[connection.min(runs.len() - 1)];
+                let waits = counted.waits.load(Ordering::SeqCst);
+                let behind_wait = waits.checked_sub(1).and_then(|it| *behind_waits.get(it)?);
+                let run = behind_wait.unwrap_or(runs[connection.min(runs.len() - 1)]);
                 let text = format!(
                     "redis_version:7.4.0\r\nrun_id:{run}\r\nrole:master\r\nmaster_replid:b1\r\n"
                 );
@@ -197,6 +208,17 @@ fn replicas_of_another_run_of_the_server_do_not_count() {
     let guard = locks.try_lock("orders/42").optional().expect("one of one");
     assert!(guard.is_some(), "it is free");
     assert_eq!(counts.connections.lock().len(), 3);
+}
+
+/// A proxy keeps the connection open while another server takes over, whose replicas have all that it has.
+#[test]
+fn replicas_of_a_server_that_took_over_behind_a_proxy_do_not_count() {
+    let (locks, counts) = relayed(&["one"], &[1], &[Some("other"), None]);
+    let error = locks.try_lock("orders/42").expect_err("it is replicated elsewhere");
+    assert_eq!(error.kind(), ErrorKind::NoQuorum);
+    assert!(error.to_string().contains("restarted or replaced"), "{error}");
+    drop(locks.lock("orders/42").expect("one of one"));
+    assert!(counts.waits.load(Ordering::SeqCst) >= 2);
 }
 
 /// Another `WAIT` would take its time once more, but the caller's time for answers is over by then.
