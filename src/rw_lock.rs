@@ -341,6 +341,16 @@ impl RwLock {
         self.writing.remaining_ttl()
     }
 
+    /// Asks all readers, at most a hundred, or the writer to give the lock up, as [`Handle::ask_to_release`] does. Returns true if
+    /// a holder was asked.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Handle::ask_to_release`].
+    pub fn ask_to_release(&self, reason: impl AsRef<str>) -> Result<bool, Error> {
+        self.writing.ask_to_release(reason)
+    }
+
     /// Takes the lock away from all readers, or from the writer, as [`Handle::force_unlock`] does. **It breaks mutual
     /// exclusion, on purpose.**
     ///

@@ -239,6 +239,16 @@ impl Semaphore {
         self.handle.holder()
     }
 
+    /// Asks the holders of permits to give them up, at most a hundred owners, as [`Handle::ask_to_release`] does. Returns true if
+    /// a holder was asked.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Handle::ask_to_release`].
+    pub fn ask_to_release(&self, reason: impl AsRef<str>) -> Result<bool, Error> {
+        self.handle.ask_to_release(reason)
+    }
+
     /// Takes the permits away from all their owners, at most a hundred, as [`Handle::force_unlock`] does. **It breaks mutual
     /// exclusion, on purpose.**
     ///

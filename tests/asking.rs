@@ -5,7 +5,7 @@ mod support;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, bounded};
-use quorlock::{Builder, ErrorKind, OptionalGuard as _, Quorlock, ReleaseRequest, Renewal};
+use quorlock::{Builder, ErrorKind, Guard, OptionalGuard as _, Quorlock, ReleaseRequest, Renewal};
 use support::clients::{connected, fresh};
 use support::kinds::KINDS;
 use support::proxy::Proxy;
@@ -66,6 +66,51 @@ fn holders_of_every_kind_are_asked_and_keep_the_lock_until_they_give_it_back() {
         assert_eq!(asked.recv_timeout(LIMIT), Err(RecvTimeoutError::Disconnected));
         let free = kind.of(&other, &[NAME.as_bytes()]).try_lock().expect("the nodes are healthy");
         free.expect("it is free").unlock().expect("three of three");
+    }
+}
+
+/// The handles of these have the call as well. Every owner is asked.
+#[test]
+fn all_readers_and_all_holders_of_permits_are_asked() {
+    let servers = Servers::start(3);
+    let [one, two, other] = [(); 3].map(|()| client(&servers, LONG));
+    let (lock, permits) = (other.rw_lock(NAME), other.semaphore("permits", 2));
+    let asks = || {
+        [lock.ask_to_release("deploy"), permits.ask_to_release("deploy")]
+            .map(|asked| asked.expect("the nodes are healthy"))
+    };
+    assert_eq!(asks(), [false; 2], "nobody has them");
+    let reads = [&one, &two].map(|locks| locks.rw_lock(NAME).read().expect("readers share it"));
+    let taken =
+        [&one, &two].map(|locks| locks.semaphore("permits", 2).acquire().expect("two permits"));
+    let asked: Vec<_> =
+        reads.iter().map(|it| it.asked()).chain(taken.iter().map(Guard::asked)).collect();
+    assert_eq!(asks(), [true; 2]);
+    asked.into_iter().for_each(|asked| assert_eq!(reason(asked), "deploy"));
+    drop(reads);
+    let writes = one.rw_lock(NAME).write().expect("the readers have left");
+    assert!(lock.ask_to_release("again").expect("the nodes are healthy"));
+    assert_eq!(reason(writes.asked()), "again");
+}
+
+/// The two need not agree on fencing, TTLs or renewal.
+#[test]
+fn a_request_reaches_a_holder_with_other_settings() {
+    let servers = Servers::start(3);
+    for fencing in [true, false] {
+        let holder = connected(builder(servers.urls(), LONG).fencing(fencing));
+        let other = connected(builder(servers.urls(), SHORT).fencing(!fencing));
+        for kind in KINDS {
+            let guard = kind.of(&holder, &[NAME.as_bytes()]).lock().expect("it is free");
+            let asked = guard.asked().clone();
+            ask(&other, "deploy");
+            assert_eq!(reason(&asked), "deploy", "{}, {fencing}", kind.label());
+            guard.unlock().expect("three of three");
+            let next = kind.of(&other, &[NAME.as_bytes()]).lock().expect("it is free");
+            let report = holder.mutex(NAME).holder().expect("the nodes are healthy");
+            assert_eq!(report.names[0].holders.len(), 1, "{}, {fencing}", kind.label());
+            next.unlock().expect("three of three");
+        }
     }
 }
 
