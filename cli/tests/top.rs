@@ -120,6 +120,20 @@ fn a_page_fits_into_a_small_terminal() {
 }
 
 #[test]
+fn a_narrow_terminal_shows_that_too_few_masters_grant() {
+    let mut world = World::new();
+    (0..2).for_each(|master| world.servers[master].kill());
+    let line = "sh -c 'stty cols 40 rows 24; exec quorlock top --every 100ms'";
+    let Some((running, mut typed)) = on_terminal(&world, line) else { return };
+    let pages = || pages(&read(&world.folder.path("shown")));
+    let tells = |page: &Vec<String>| page.iter().any(|line| line == "TOO FEW FOR A LOCK");
+    wait_until("a page tells so", LIMIT, || pages().iter().any(tells));
+    typed.write_all(b"q").expect("a terminal");
+    assert_eq!(running.end().0, Some(0));
+    assert!(pages().iter().flatten().all(|line| line.chars().count() <= 40), "{:#?}", pages());
+}
+
+#[test]
 fn the_last_page_of_a_limited_number_stays_on_the_terminal() {
     let world = World::new();
     let Some((running, _typed)) = on_terminal(&world, "quorlock top --times 1") else { return };

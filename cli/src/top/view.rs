@@ -37,7 +37,8 @@ pub(super) fn page(
     size: Option<Size>,
 ) -> Vec<String> {
     let columns = size.map(|size| size.columns);
-    let mut lines = vec![head(held, stats, stale), String::new()];
+    let mut lines = packed(head(held, stats, stale), ", ", columns);
+    lines.push(String::new());
     let masters: Vec<_> = stats.nodes.iter().map(master).collect();
     lines.extend(table(&MASTERS, &masters, &MASTERS_WITHOUT, columns));
     lines.push(String::new());
@@ -61,7 +62,8 @@ pub(super) fn page(
     lines.map(|line| columns.map_or_else(|| line.clone(), |width| cut(&line, width))).collect()
 }
 
-fn head(held: &Result<HeldLocks, Error>, stats: &Stats, stale: Option<Duration>) -> String {
+/// The parts of the first line.
+fn head(held: &Result<HeldLocks, Error>, stats: &Stats, stale: Option<Duration>) -> Vec<String> {
     let locks = match held.as_ref().map(|held| (held.names.len(), held.is_complete())) {
         Ok((1, true)) => "1 lock".to_owned(),
         Ok((count, true)) => format!("{count} locks"),
@@ -69,9 +71,10 @@ fn head(held: &Result<HeldLocks, Error>, stats: &Stats, stale: Option<Duration>)
         Ok((0, false)) | Err(_) => "locks unknown".to_owned(),
     };
     let (granting, masters) = (stats.granting(), stats.nodes.len());
-    let too_few = if granting < stats.majority { ", TOO FEW FOR A LOCK" } else { "" };
-    let age = stale.map_or(String::new(), |age| format!(", {} old", seconds(age)));
-    format!("{locks}, {granting} of {masters} masters grant{too_few}{age}")
+    let too_few = (granting < stats.majority).then(|| "TOO FEW FOR A LOCK".to_owned());
+    let age = stale.map(|age| format!("{} old", seconds(age)));
+    let parts = [locks, format!("{granting} of {masters} masters grant")];
+    parts.into_iter().chain(too_few).chain(age).collect()
 }
 
 fn master(node: &NodeStats) -> [String; MASTERS.len()] {
@@ -151,14 +154,24 @@ fn fitting(mut lines: Vec<String>, room: Option<usize>) -> Vec<String> {
 
 /// The text in lines of that width, broken at blanks.
 fn wrapped(text: &str, columns: Option<usize>) -> Vec<String> {
+    packed(text.split(' '), " ", columns)
+}
+
+/// The parts in lines of that width, each as a whole, with `between` them.
+fn packed(
+    parts: impl IntoIterator<Item: AsRef<str>>,
+    between: &str,
+    columns: Option<usize>,
+) -> Vec<String> {
     let mut lines = vec![String::new()];
-    for word in text.split(' ') {
+    for part in parts {
+        let part = part.as_ref();
         let line = lines.last_mut().expect("there is one");
-        let needed = line.width() + 1 + word.width();
+        let needed = line.width() + between.width() + part.width();
         match line.is_empty() {
-            true => word.clone_into(line),
-            false if columns.is_some_and(|columns| needed > columns) => lines.push(word.to_owned()),
-            false => line.extend([" ", word]),
+            true => part.clone_into(line),
+            false if columns.is_some_and(|columns| needed > columns) => lines.push(part.to_owned()),
+            false => line.extend([between, part]),
         }
     }
     lines
