@@ -204,7 +204,7 @@ impl Client {
             node_timeout: setup.node_timeout,
             no_quorum_timeout: setup.no_quorum_timeout,
             rolling: plan.rolling,
-            fencing: plan.fencing,
+            fencing: plan.fences(index),
             quarantine: plan.quarantine,
             local_queues: plan.local_queues,
             together: plan.together,

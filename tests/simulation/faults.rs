@@ -185,6 +185,25 @@ impl Fault {
         !matches!(self, Self::ClockJumps { by, .. } if *by <= clock_tolerance)
     }
 
+    /// Returns the node whose server is troubled by it, if it is about a server.
+    pub(super) fn server(&self) -> Option<usize> {
+        match *self {
+            Self::Hung { node }
+            | Self::Down { node }
+            | Self::Loading { node }
+            | Self::Amnesia { node }
+            | Self::Flushed { node }
+            | Self::Full { node }
+            | Self::SubscribersRefused { node }
+            | Self::ScriptsForgotten { node }
+            | Self::Promoted { node }
+            | Self::WallClockForward { node, .. }
+            | Self::WallClockBack { node, .. }
+            | Self::ClockJumps { node, .. } => Some(node),
+            _ => None,
+        }
+    }
+
     /// Returns true if it sets a node's wall clock.
     pub(super) fn steps(&self) -> bool {
         matches!(

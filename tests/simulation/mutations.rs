@@ -5,6 +5,7 @@
 //! change of a run. The unit tests of `src/core/` that switch a mechanism off, and `scenarios/`, show the certain
 //! consequences.
 
+use super::faults::Fault;
 use super::plan::Plan;
 use super::switches::Switches;
 use super::world;
@@ -102,6 +103,26 @@ fn without_the_stop_of_renewals_before_the_release() {
     without("renewal stops before release", &[Mechanism::RenewalStopsBeforeRelease], &["leaks"]);
 }
 
+/// No other fault makes a node forget locks.
+#[test]
+fn without_the_quarantine_of_a_replica_that_took_over() {
+    if !is_searched() {
+        return;
+    }
+    let taken_over = |plan: &mut Plan| {
+        plan.faults.retain(|it| match it.fault {
+            Fault::TakenOver { .. } => true,
+            _ => !it.fault.forgets(false) && !it.fault.steps(),
+        });
+        // The other plans find nothing, and need not take long.
+        if !plan.faults.iter().any(|it| matches!(it.fault, Fault::TakenOver { .. })) {
+            plan.become_a_pair();
+        }
+    };
+    let switches = Switches { off: &[Mechanism::Quarantine], ..Switches::ALL_ON };
+    is_found_where("quarantine of a replica", taken_over, switches, &["exclusion"]);
+}
+
 /// Case 18 of the field's bugs: nodes that restart one after the other cost the lock.
 #[test]
 fn without_repairs() {
@@ -195,6 +216,7 @@ fn without_the_masters_time_under_the_numbers() {
     // The masters' clocks agree, so numbers must rise even if nodes forget.
     let agreed = |plan: &mut Plan| {
         plan.fencing = true;
+        plan.unfenced.clear();
         plan.walls_agree = true;
         plan.wall_offsets.fill(0);
         plan.faults.retain(|scheduled| !scheduled.fault.steps());

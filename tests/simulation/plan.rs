@@ -29,6 +29,8 @@ pub(super) struct Plan {
     /// True if the wall clocks agree to within the life of a lock.
     pub(super) walls_agree: bool,
     pub(super) fencing: bool,
+    /// For each client: true if it works without fencing, although others have it. None does if this is empty.
+    pub(super) unfenced: Vec<bool>,
     /// True if nodes that may have forgotten locks are quarantined; else they are kept away.
     pub(super) quarantine: bool,
     /// True if the nodes were never used before.
@@ -128,6 +130,7 @@ impl Plan {
             wall_offsets,
             walls_agree,
             fencing,
+            unfenced: Vec::new(),
             quarantine: true,
             new_set: ttl_ms <= 1_000 && chance.one_in(8),
             wrong_rates,
@@ -218,7 +221,41 @@ impl Plan {
             let fault = Fault::SubscribersRefused { node };
             plan.faults.push(Scheduled { at, lasts: chance.ms(0..10_000), fault });
         }
+        // Clients with and without fencing use the same locks, ask for them, and force them open.
+        let mut chance = Chance::new(seed ^ 0x0fe_4c1e);
+        if !quiet && !plan.pair && chance.one_in(4) {
+            plan.unfenced = plan.callers.iter().map(|_| chance.one_in(2)).collect();
+        }
+        plan.take_over(quiet);
         plan
+    }
+
+    /// Promotes a replica in the place of a node, while some clients still reach the old master. That one takes no writes any more
+    /// once it has missed its replica for 12 s, at the latest.
+    fn take_over(&mut self, quiet: bool) {
+        let mut chance = Chance::new(self.seed ^ 0x07a_ce04);
+        let steps = self.faults.iter().any(|scheduled| scheduled.fault.steps());
+        let is_new = self.pair || self.new_set || self.relayed;
+        let parts = self.nodes >= 3 && self.callers.len() >= 2;
+        if quiet || steps || is_new || !parts || !chance.one_in(4) {
+            return;
+        }
+        let (node, clients) = (chance.below(self.nodes), 1 + chance.below(self.callers.len() - 1));
+        // The simulator has no state for troubles of both servers.
+        self.faults.retain(|scheduled| scheduled.fault.server() != Some(node));
+        let (at, lasts) = (chance.ms(500..8_000), chance.ms(500..30_000));
+        let fault = Fault::TakenOver { node, clients };
+        self.faults.push(Scheduled { at, lasts, fault });
+        let stops = at + chance.ms(1_000..12_100);
+        if stops < at + lasts {
+            let (lasts, fault) = (Duration::ZERO, Fault::OldMasterStops);
+            self.faults.push(Scheduled { at: stops, lasts, fault });
+        }
+    }
+
+    /// Returns true if that client works with fencing.
+    pub(super) fn fences(&self, client: usize) -> bool {
+        self.fencing && !self.unfenced.get(client).copied().unwrap_or_default()
     }
 
     /// Gives requests and answers different delays on some paths, all the time.

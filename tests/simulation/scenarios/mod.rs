@@ -175,6 +175,7 @@ pub(super) fn calm(seed: u64, nodes: usize, setups: &[Setup]) -> Plan {
         kind: None,
         permits: 2,
         fencing: true,
+        unfenced: Vec::new(),
         quarantine: true,
         new_set: false,
         wrong_rates: false,
