@@ -19,7 +19,7 @@ use crate::runtime::call;
 use crate::runtime::claim::Wanted;
 use crate::runtime::queue::Queues;
 use crate::shared::Shared;
-use crate::stats::{CallRecord, LabelRecorder, check_label};
+use crate::stats::{LabelRecorder, check_label};
 use crate::wait::Wait;
 use crate::with_lock::WithLockError;
 
@@ -217,12 +217,6 @@ impl<K: LockKind> Handle<K> {
             self.metrics_label = Some(check_label(label).map(recorder));
         }
         self
-    }
-
-    /// Returns the record of a call that does not ask for the lock yet.
-    pub(crate) fn call_begins(&self) -> CallRecord<'_> {
-        let label = self.metrics_label.as_ref().and_then(|label| label.as_deref().ok());
-        self.shared.coordinator.recorder().call_begins(K::kind().label, label)
     }
 
     /// Takes the lock, as [`Quorlock::lock`](crate::Quorlock::lock) does.
@@ -503,7 +497,7 @@ impl<K: LockKind> Handle<K> {
         Some(ask(coordinator.queues(), &wanted))
     }
 
-    fn wanted(&self) -> Result<Wanted, Error> {
+    pub(crate) fn wanted(&self) -> Result<Wanted, Error> {
         let settings = self.shared.coordinator.settings();
         settings.check_ttl(self.ttl)?;
         settings.check_max_hold(self.max_hold)?;

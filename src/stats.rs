@@ -7,7 +7,7 @@ mod snapshot;
 mod times;
 
 pub(crate) use labels::{LabelRecorder, check_label};
-pub(crate) use recorder::{CallRecord, LocalGrant, Recorder};
+pub(crate) use recorder::{LocalGrant, Recorder};
 pub use snapshot::{
     AttemptStats, CallStats, KindStats, LabelStats, LocalGrantStats, LossStats, NodeCondition,
     NodeStats, RenewalStats, Stats, WakeUpStats,

@@ -158,7 +158,8 @@ impl Election {
         let wait = wait.into().pinned();
         self.check()?;
         let closed = self.shared.coordinator.closed();
-        let record = self.lock.call_begins();
+        let (wanted, recorder) = (self.lock.wanted()?, self.shared.coordinator.recorder());
+        let record = recorder.call_begins(wanted.kind.label, wanted.figures.as_deref());
         if let Err(why) = self.away.stay(&self.lock, wait, closed) {
             let error = self.not_over(&why);
             let (_, waited) = record.so_far(Some(error.kind()));
