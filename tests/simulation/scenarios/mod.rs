@@ -138,17 +138,6 @@ impl Scenario {
         assert!(happened * 2 <= self.seeds().end, "it happens without it in {happened} runs");
     }
 
-    /// Checks that the scenario's event does not happen without these rules, in at least one run.
-    #[track_caller]
-    fn fails_at_times(&self, off: &'static [Mechanism]) {
-        let happens = |seed| {
-            let run = world::run(&(self.plan)(seed), Switches { off, ..Switches::ALL_ON }, true);
-            assert!(run.violation.is_none(), "{:?}", run.violation);
-            (self.happened)(&run)
-        };
-        assert!(!(0..self.runs).all(happens), "it happens without it in all runs");
-    }
-
     fn violation(&self, seed: u64, switches: Switches) -> Option<Violation> {
         world::run(&(self.plan)(seed), switches, false).violation
     }
