@@ -74,3 +74,35 @@ fn in_an_outage_everybody_is_told_in_time() {
 fn without_asking_all_the_refusal_of_one_node_hides_an_outage() {
     OUTAGE.mostly_breaks(&[Mechanism::AllAreAskedInAnOutage], &["waits"]);
 }
+
+/// Number of clients that want the lock at one instant.
+const MANY: usize = 16;
+
+/// Clients want a free name at one instant, each of them once and for a moment. The first votes are split. A waiter that misses
+/// a release asks again only after 0.75 s.
+const BURST: Scenario = Scenario {
+    runs: 16,
+    plan: |seed| {
+        let once = Loop { holds: ms(1), rests: seconds(3_600), ..Loop::of("mutex", 1) };
+        let wants = Setup { nodes: 5, ..client(seconds(5), Habit::Loops(once)) };
+        let mut plan = calm(seed, 5, &[wants; MANY]);
+        (plan.latency_ms, plan.stragglers) = (2 + seed % 3, 0);
+        plan.lasts = seconds(2);
+        plan
+    },
+    happened: |run| {
+        let times: Vec<_> = run.grants.iter().map(|grant| grant.at).take(MANY).collect();
+        let is_awake = times.windows(2).all(|pair| pair[1] - pair[0] < ms(300));
+        times.len() == MANY && is_awake
+    },
+};
+
+#[test]
+fn in_a_burst_nobody_sleeps_while_the_lock_is_free() {
+    BURST.holds(1);
+}
+
+#[test]
+fn in_a_burst_callers_that_heed_no_releases_sleep_while_the_lock_is_free() {
+    BURST.fails(&[Mechanism::HeedsReleases]);
+}
