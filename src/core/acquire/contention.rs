@@ -27,8 +27,9 @@ const UNSURE: Duration = Duration::from_millis(4);
 pub(super) const QUICK_TRIES: u32 = 3;
 
 /// Number of attempts in a row that may end with the refusal of one node alone; then all are asked. The lock may be free
-/// on the others: that node may keep a key that they do not have, or lie.
-const MOST_BY_PREFERRED: u32 = 4;
+/// on the others: that node may keep a key that they do not have, or lie. Among many waiters most refusals have another
+/// reason: each release wakes all of them, and the node has granted another one. If they then ask all, they split the votes.
+const MOST_BY_PREFERRED: u32 = 16;
 
 /// Time limit of a node that is asked alone: a multiple of the last attempt's time, and a minimum.
 const PATIENCE: u32 = 4;

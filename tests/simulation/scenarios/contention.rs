@@ -78,8 +78,8 @@ fn without_asking_all_the_refusal_of_one_node_hides_an_outage() {
 /// Number of clients that want the lock at one instant.
 const MANY: usize = 16;
 
-/// Clients want a free name at one instant, each of them once and for a moment. The first votes are split. A waiter that misses
-/// a release asks again only after 0.75 s.
+/// Clients want a free name at one instant, each of them once and for a moment. The first votes are split. A waiter that
+/// misses a release asks again only after 0.75 s.
 const BURST: Scenario = Scenario {
     runs: 16,
     plan: |seed| {

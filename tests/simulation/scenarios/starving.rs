@@ -290,8 +290,8 @@ fn without_a_majority_a_reservation_keeps_others_out() {
 const CUT_OFF: [Duration; 3] = [seconds(1), seconds(6), seconds(11)];
 const GOES_ON_AFTER: Duration = ms(3_500);
 
-/// A process of eight callers is cut off, and stopped until 3.5 s are over, three times. When it goes on, it finds answers that
-/// took as long.
+/// A process of eight callers is cut off, and stopped until 3.5 s are over, three times. When it goes on, it finds
+/// answers that took as long.
 const STOPPED: Scenario = Scenario {
     runs: 16,
     plan: |seed| {
