@@ -3,15 +3,11 @@
 
 mod support;
 
-use std::io::{BufRead, BufReader, Read as _, Write as _};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use quorlock::{Builder, ErrorKind, OptionalGuard as _, Quorlock};
 use support::clients::{admitted, wait_renewed};
+use support::relay::{INFO, Relay, refuses_info as server};
 use support::{Server, wait_until};
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -20,117 +16,11 @@ const NAME: &str = "orders/42";
 const KEY: &str = "quorlock:orders/42";
 const MARK: &str = "quorlock:{quorlock}:mark";
 
-/// The name of `INFO` on the servers. Scripts do not know it, and the relay translates the commands of clients.
-const INFO: &str = "INFO-OUTSIDE-OF-SCRIPTS";
-
-fn server() -> Server {
-    Server::start_with(&["--rename-command", "INFO", INFO])
-}
-
-/// A proxy in front of a server. Its clients' connections go on when another server takes over.
-struct Relay {
-    port: u16,
-    server: Arc<AtomicU16>,
-    /// The number of connections that clients have made.
-    accepted: Arc<AtomicUsize>,
-}
-
-impl Relay {
-    fn start(server: &Server) -> Self {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
-        let port = listener.local_addr().expect("it is bound").port();
-        let server = Arc::new(AtomicU16::new(server.port()));
-        let accepted = Arc::new(AtomicUsize::new(0));
-        let (target, count) = (server.clone(), accepted.clone());
-        thread::spawn(move || {
-            for client in listener.incoming().flatten() {
-                count.fetch_add(1, Ordering::SeqCst);
-                let target = target.clone();
-                thread::spawn(move || relay(client, &target));
-            }
-        });
-        Self { port, server, accepted }
-    }
-
-    fn url(&self) -> String {
-        format!("redis://127.0.0.1:{}", self.port)
-    }
-
-    /// Lets another server take over, which has nothing but the mark of the first one.
-    fn fail_over(&self, from: &Server, to: &Server) {
-        let mark = from.get(MARK).expect("it is in use");
-        to.command(&["SET", MARK, &mark]);
-        self.server.store(to.port(), Ordering::SeqCst);
-    }
-}
-
-/// Carries commands and answers, one after the other, until the client leaves.
-fn relay(client: TcpStream, target: &AtomicU16) -> Option<()> {
-    client.set_nodelay(true).ok()?;
-    let mut answers = client.try_clone().ok()?;
-    let mut commands = BufReader::new(client);
-    let mut behind: Option<(u16, BufReader<TcpStream>)> = None;
-    loop {
-        let mut words = Vec::new();
-        for _ in 0..number(&line(&mut commands)?)? {
-            let length = number(&line(&mut commands)?)?;
-            let mut word = vec![0; length + 2];
-            commands.read_exact(&mut word).ok()?;
-            word.truncate(length);
-            words.push(word);
-        }
-        if words[0].eq_ignore_ascii_case(b"INFO") {
-            words[0] = INFO.into();
-        }
-        let mut command = format!("*{}\r\n", words.len()).into_bytes();
-        for word in &words {
-            command.extend(format!("${}\r\n", word.len()).into_bytes());
-            command.extend(word);
-            command.extend(b"\r\n");
-        }
-        let port = target.load(Ordering::SeqCst);
-        if behind.as_ref().is_none_or(|(known, _)| *known != port) {
-            let server = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).ok()?;
-            server.set_nodelay(true).ok()?;
-            behind = Some((port, BufReader::new(server)));
-        }
-        let (_, server) = behind.as_mut()?;
-        server.get_mut().write_all(&command).ok()?;
-        let mut answer = Vec::new();
-        carry(server, &mut answer)?;
-        answers.write_all(&answer).ok()?;
-    }
-}
-
-fn line(from: &mut impl BufRead) -> Option<Vec<u8>> {
-    let mut line = Vec::new();
-    from.read_until(b'\n', &mut line).ok()?;
-    (!line.is_empty()).then_some(line)
-}
-
-/// The number behind the sign; `None` for that of nothing.
-fn number(line: &[u8]) -> Option<usize> {
-    std::str::from_utf8(&line[1..]).ok()?.trim().parse().ok()
-}
-
-/// Reads one answer, with all that it contains.
-fn carry(from: &mut impl BufRead, into: &mut Vec<u8>) -> Option<()> {
-    let head = line(from)?;
-    into.extend(&head);
-    match (head[0], number(&head)) {
-        (b'$', Some(length)) => {
-            let mut text = vec![0; length + 2];
-            from.read_exact(&mut text).ok()?;
-            into.extend(text);
-        }
-        (b'*', Some(items)) => {
-            for _ in 0..items {
-                carry(from, into)?;
-            }
-        }
-        _ => {}
-    }
-    Some(())
+/// Lets another server take over, which has nothing but the mark of the first one.
+fn fail_over(relay: &Relay, from: &Server, to: &Server) {
+    let mark = from.get(MARK).expect("it is in use");
+    to.command(&["SET", MARK, &mark]);
+    relay.lead_to(to);
 }
 
 fn builder(relays: &[Relay]) -> Builder {
@@ -203,7 +93,7 @@ fn one_server_that_takes_over_costs_nobody_a_lock() {
     let locks = admitted(builder(&relays));
     let second = admitted(builder(&relays));
     let guard = locks.lock(NAME).expect("it is free");
-    relays[0].fail_over(&servers[0], &other);
+    fail_over(&relays[0], &servers[0], &other);
     let over = Instant::now();
     while over.elapsed() < TTL * 2 {
         let granted = second.try_lock(NAME).optional();
@@ -230,9 +120,9 @@ fn a_server_that_takes_over_behind_a_proxy_grants_no_lock_that_it_may_lack() {
     let second = admitted(builder(&relays));
     let guard = locks.lock(NAME).expect("it is free");
     wait_until("all nodes have it", LIMIT, || servers.iter().all(|it| it.get(KEY).is_some()));
-    let accepted = relays[0].accepted.load(Ordering::SeqCst);
+    let accepted = relays[0].accepted();
     for i in 0..2 {
-        relays[i].fail_over(&servers[i], &others[i]);
+        fail_over(&relays[i], &servers[i], &others[i]);
     }
     let over = Instant::now();
     let mut tries = 0;
@@ -244,7 +134,50 @@ fn a_server_that_takes_over_behind_a_proxy_grants_no_lock_that_it_may_lack() {
         assert!(!is_granted || over.elapsed() >= TTL, "try {tries}, {:?} after it", over.elapsed());
         tries += 1;
     }
-    assert!(relays[0].accepted.load(Ordering::SeqCst) > accepted, "the connections have ended");
+    assert!(relays[0].accepted() > accepted, "the connections have ended");
     drop(guard);
     drop(second.try_lock_for(NAME, LIMIT).expect("the quarantines are over"));
+}
+
+/// A master with a replica that has caught up.
+fn with_replica() -> (Server, Server) {
+    let renamed = ["--rename-command", "INFO", INFO];
+    let master = Server::start_with(&[&renamed[..], &["--repl-diskless-sync-delay", "0"]].concat());
+    let of_master = format!("127.0.0.1 {}", master.port());
+    let replica = Server::start_with(&[&renamed[..], &["--replicaof", &of_master]].concat());
+    wait_until("the replica has caught up", LIMIT, || {
+        master.command(&["SET", "elsewhere", "x", "PX", "60000"]);
+        master.command(&["WAIT", "1", "100"]) == redis::Value::Int(1)
+    });
+    (master, replica)
+}
+
+/// The replicas of a server that has taken over say nothing about a lock that the server before it has granted. Both servers have
+/// one, so `WAIT` finds enough of them.
+#[test]
+fn replicas_of_a_server_that_takes_over_behind_a_proxy_confirm_no_lock() {
+    let ((master, replica), (other, others_replica)) = (with_replica(), with_replica());
+    let in_front_of_other = [Relay::start(&other)];
+    let waiting = |relays: &[Relay]| {
+        let builder = builder(relays).ttl(TTL * 3).max_ttl(TTL * 3);
+        builder.node_timeout(Duration::from_secs(1)).wait_replicas(1, Duration::from_secs(2))
+    };
+    // The scripts are known there, so clients that are connected notice nothing by themselves.
+    let elsewhere = admitted(waiting(&in_front_of_other).key_prefix("elsewhere:"));
+    elsewhere.lock(NAME).expect("it is free").unlock().expect("it is up");
+    let relay = [Relay::start(&master)];
+    let (locks, second) = (admitted(waiting(&relay)), admitted(waiting(&relay)));
+    let guard = locks.lock(NAME).expect("it is free");
+    assert!(replica.get(KEY).is_some(), "granted, and not on the replica");
+    let accepted = relay[0].accepted();
+    fail_over(&relay[0], &master, &other);
+    let over = Instant::now();
+    while over.elapsed() < TTL {
+        let granted = second.try_lock(NAME).optional();
+        assert!(!matches!(granted, Ok(Some(_))), "{:?} after it", over.elapsed());
+    }
+    assert!(relay[0].accepted() > accepted, "the connections have ended");
+    drop(guard);
+    drop(second.try_lock_for(NAME, LIMIT).expect("the quarantine is over"));
+    wait_until("it is given back", LIMIT, || others_replica.get(KEY).is_none());
 }

@@ -20,6 +20,7 @@ pub mod kinds;
 pub mod lua;
 pub mod offers;
 pub mod proxy;
+pub mod relay;
 pub mod server;
 
 pub use server::*;
