@@ -59,6 +59,8 @@ const EXCEPTIONS: &[(&str, Terms)] = &[
     ("embedded", terms(Class::Waits, 2, 40)),
     ("schedule", terms(Class::Waits, 2, 40)),
     ("amnesia", terms(Class::Waits, 2, 40)),
+    ("between_readings", terms(Class::Waits, 2, 60)),
+    ("credentials", terms(Class::Waits, 2, 30)),
     ("old_master", terms(Class::Waits, 2, 40)),
     ("renewal", terms(Class::Waits, 2, 40)),
     ("clock_tolerance", terms(Class::Waits, 2, 40)),
