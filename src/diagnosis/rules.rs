@@ -90,7 +90,7 @@ impl Set<'_> {
         let role = of_role(facts, state, what);
         let is_master = role.severity == Severity::Fine;
         let mut findings = vec![
-            Finding::fine(Check::Reachable, "yes"),
+            of_addresses(facts),
             match &facts.doubt {
                 None => Finding::fine(Check::Version, &facts.server),
                 Some(what) => Finding::note(Check::Version, &facts.server, what),
@@ -202,6 +202,18 @@ impl Set<'_> {
         }
         Finding::fine(check, value)
     }
+}
+
+fn of_addresses(facts: &Facts) -> Finding {
+    let Some((address, fault)) = &facts.bad_address else {
+        return Finding::fine(Check::Reachable, "yes");
+    };
+    let what = format!(
+        "its name has several addresses, and no server lets us in at {address} ({}); clients use another address, which may \
+         delay a new connection for a moment",
+        fault.what()
+    );
+    Finding::note(Check::Reachable, "not at each address", what)
 }
 
 fn of_role(facts: &Facts, state: &NodeState, what: &str) -> Finding {

@@ -166,6 +166,10 @@ impl Lookup {
 }
 
 fn find(host: &str, port: u16) -> Found {
+    #[cfg(all(test, target_os = "linux"))]
+    if let Some(addresses) = several::addresses_of(host) {
+        return Ok(addresses.into_iter().map(|address| SocketAddr::new(address, port)).collect());
+    }
     let mut found: Vec<SocketAddr> = Vec::new();
     for address in
         (host, port).to_socket_addrs().map_err(|error| (error.kind(), error.to_string()))?
@@ -176,6 +180,10 @@ fn find(host: &str, port: u16) -> Found {
     }
     Ok(found)
 }
+
+#[cfg(all(test, target_os = "linux"))]
+#[path = "several_addresses_tests.rs"]
+mod several;
 
 #[cfg(test)]
 mod tests {

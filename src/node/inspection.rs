@@ -3,6 +3,7 @@
 //! Nothing is changed on the node. The mark is read and not written. The user's rights are tried by calls that a server refuses
 //! to carry out, or that delete a missing key ([`rights`]).
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -74,6 +75,8 @@ pub(crate) struct Facts {
     pub(crate) writes: Writes,
     /// True if the connections have led to two masters.
     pub(crate) has_several_servers: bool,
+    /// The first one of several addresses of its name at which no server lets us in, and the fault.
+    pub(crate) bad_address: Option<(SocketAddr, NodeFault)>,
 }
 
 pub(crate) type Writes = Option<Result<(), NodeFault>>;
@@ -102,6 +105,8 @@ pub(crate) struct Memory {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AttachedReplicas {
     pub(crate) connected: u64,
+    /// True if replicas are connected, or the node still has a backlog for some that have left. A promoted node may have one, too.
+    pub(crate) had_some: bool,
     /// True if the node counts them, and takes no writes while they are too few.
     pub(crate) are_counted: bool,
     /// `min-replicas-to-write`, and `min-replicas-max-lag` in seconds; `None` if the user may not read them.
@@ -133,6 +138,7 @@ impl Inspection {
         round_trips.sort_unstable();
         let tries = rights::tries(&self.key_prefix, self.fencing);
         let (refusals, writes) = talk.try_all(&tries)?;
+        let (has_several_servers, bad_address) = self.other_servers(&talk.connection, &probe);
         Ok(Facts {
             doubt: talk.connection.shown(&server, &replication).doubt(),
             server: name_and_version(&server),
@@ -155,7 +161,8 @@ impl Inspection {
             round_trips,
             refusals,
             writes,
-            has_several_servers: self.has_several_servers(&talk.connection, &probe),
+            has_several_servers,
+            bad_address,
             is_relayed: probe.as_ref().is_ok_and(|answer| answer.is_relayed),
             probe: probe.map(|answer| answer.probe),
         })
@@ -183,9 +190,13 @@ impl Inspection {
         Ok((connection, probe.map_err(|broken| broken.fault)?))
     }
 
-    /// Returns true if the first connection and further ones lead to two masters. A server that is restarted just now counts as
-    /// another one.
-    fn has_several_servers(&self, first: &Connection, probe: &Probed) -> bool {
+    /// Returns true if the first connection and further ones lead to two masters, and an address that leads to none. A server that is
+    /// restarted just now counts as another one.
+    fn other_servers(
+        &self,
+        first: &Connection,
+        probe: &Probed,
+    ) -> (bool, Option<(SocketAddr, NodeFault)>) {
         // Replicas have no vote.
         let mut master = (!is_replica(probe)).then(|| first.run_id().to_owned());
         let mut known = vec![first.run_id().to_owned()];
@@ -200,10 +211,16 @@ impl Inspection {
             !probe.is_ok_and(|probe| is_replica(&probe)) && master.replace(run_id).is_some()
         };
         let each = self.address.each(self.patience).unwrap_or_default();
-        let each = each.iter().take(LOOKS);
-        let mut by_address = each.map(|it| Connection::open_at(it, self.patience));
+        let mut bad = None;
+        let by_address = each.iter().take(LOOKS).any(|address| {
+            let opened = Connection::open_at(address, self.patience);
+            if let (Err(fault), Some(at)) = (&opened, address.socket_address()) {
+                bad.get_or_insert((at, fault.clone()));
+            }
+            is_other(opened)
+        });
         let mut by_name = (0..LOOKS).map(|_| Connection::open(&self.address, self.patience));
-        by_address.any(&mut is_other) || by_name.any(is_other)
+        (by_address || by_name.any(is_other), bad.filter(|_| each.len() > 1))
     }
 }
 
@@ -270,12 +287,15 @@ impl Talk {
     /// Reads what is not in these sections of the node's replicas. Without replicas, the settings do not matter.
     fn replicas(&mut self, server: &str, replication: &str) -> Result<AttachedReplicas, NodeFault> {
         let connected = number(replication, "connected_slaves");
+        // A master keeps its backlog for a while after its last replica has left.
+        let had_some = connected > 0 || field(replication, "repl_backlog_active") == Some("1");
         let mut setting = |name| -> Result<Option<u64>, NodeFault> {
-            let value = if connected > 0 { self.setting(name)? } else { None };
+            let value = if had_some { self.setting(name)? } else { None };
             Ok(value.and_then(|value| value.parse().ok()))
         };
         Ok(AttachedReplicas {
             connected,
+            had_some,
             are_counted: field(replication, "min_slaves_good_slaves").is_some(),
             needed: setting("min-replicas-to-write")?,
             max_lag: setting("min-replicas-max-lag")?,
