@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use super::disagreement;
 use super::job::Undelivered;
+use crate::core::admission::quarantine::OLD_MASTER_WRITES;
 use crate::core::admission::{Admission, Configuration, Forgot, Grants, NodeState};
+use crate::core::base::exact;
 use crate::core::vote::Failure;
 use crate::error::{Cause, NodeFault};
 use crate::ident;
-use crate::terms::{ANOTHER_CONFIGURATION, MASTERS_WITH_REPLICAS, REPLACING_A_MASTER};
+use crate::terms::{ANOTHER_CONFIGURATION, MASTERS_WITH_REPLICAS, MAX_TTL, REPLACING_A_MASTER};
 
 pub(super) struct AdmissionView {
     pub(super) admission: Admission,
@@ -167,6 +169,15 @@ impl AdmissionView {
                     }
                     _ => String::new(),
                 };
+                // Also for a client that found the quarantine, and does not know its reason.
+                let longer = match self.admission.was_promoted(node) {
+                    true => format!(
+                        "; the quarantine of a promoted server lasts {} longer than {MAX_TTL}, since its old master may go on \
+                         for a while",
+                        exact(OLD_MASTER_WRITES)
+                    ),
+                    false => String::new(),
+                };
                 let why = match why {
                     Some(Forgot::Mark) => "it is new, or was emptied or restarted: it has no mark",
                     Some(Forgot::Flush) => "it was emptied (FLUSHALL), or its mark was deleted",
@@ -177,7 +188,7 @@ impl AdmissionView {
                     }
                     None => "its mark says so",
                 };
-                format!("it is in quarantine, because it may have forgotten locks ({why}{hint})")
+                format!("it is in quarantine, because it may have forgotten locks ({why}{longer}{hint})")
             }
             NodeState::Foreign(Some(theirs)) => {
                 disagreement::told(self.admission.configuration(node), theirs, &key.to_string())
@@ -199,5 +210,49 @@ impl AdmissionView {
                                   node's mark would be on different servers; name independent masters"
                 .to_owned(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::clock;
+    use crate::core::admission::{Identity, Offset, Probe, Role};
+
+    /// The reason of a node's quarantine, as its clients tell it, once by the client that finds it and once by another client.
+    fn told(promoted: bool) -> String {
+        let configuration = Configuration {
+            set_name: "default".to_owned(),
+            nodes: 1,
+            max_ttl: Duration::from_secs(10),
+            clock_tolerance: Duration::from_millis(100),
+            quarantine: true,
+            index: None,
+        };
+        let names: Arc<[Arc<str>]> = Arc::new(["redis://a".into()]);
+        let mut view = AdmissionView::new(b"mark".to_vec(), &names, &configuration, false);
+        let now = clock::now();
+        let probe = Probe {
+            changed: false,
+            role: Role::Master,
+            identity: Identity::new(&"a".repeat(40), &"b".repeat(40)).expect("ids"),
+            promoted,
+            clock: Offset::new(1_795_238_850_000_000, now, now),
+            mark: None,
+        };
+        view.seen(0, |admission| admission.probed(0, probe, now));
+        let found = view.fault_of(0).what().to_owned();
+        let by_mark = view.what(0, &NodeState::Quarantined(None));
+        format!("{found}\n{by_mark}")
+    }
+
+    /// Users would wonder why it takes longer than `max_ttl`.
+    #[test]
+    fn the_longer_quarantine_of_a_promoted_node_is_explained() {
+        let longer = "lasts 13 s longer than";
+        assert_eq!(told(true).matches(longer).count(), 2, "{}", told(true));
+        assert_eq!(told(false).matches(longer).count(), 0, "{}", told(false));
     }
 }

@@ -344,6 +344,11 @@ impl Admission {
         )
     }
 
+    /// Returns true if the server of `node` was promoted: then its quarantine is longer than `max_ttl`.
+    pub(crate) fn was_promoted(&self, node: usize) -> bool {
+        self.nodes[node].was_promoted.if_off(Mechanism::PromotionsOutlastOldMasters, false)
+    }
+
     /// Returns the state of `node`.
     pub(crate) fn node_state(&self, node: usize) -> NodeState {
         let known = &self.nodes[node];
