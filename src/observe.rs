@@ -30,6 +30,8 @@ pub(crate) fn node_down(fault: &NodeFault) {
 }
 
 /// A node may have forgotten locks, and grants nothing to newcomers.
+///
+/// The reason states by how much the quarantine of a promoted node is longer than `max_ttl`.
 pub(crate) fn quarantined(fault: &NodeFault, ready_in: Option<Duration>, max_ttl: Duration) {
     // Zero means that the set grants locks already, without this node.
     let ready_in = ready_in.filter(|ready_in| !ready_in.is_zero());
@@ -40,7 +42,8 @@ pub(crate) fn quarantined(fault: &NodeFault, ready_in: Option<Duration>, max_ttl
         reason = %fault.what(),
         max_ttl = %exact(max_ttl),
         set_grants_locks_in = ready_in,
-        "node is in quarantine: it grants no new locks for {MAX_TTL} at most; held locks stay valid"
+        "node is in quarantine: it grants no new locks for {MAX_TTL} at most, unless the reason names a longer time; held locks \
+         stay valid"
     );
 }
 
@@ -142,6 +145,17 @@ pub(crate) fn credentials_not_renewed(node: &Arc<str>, reason: &str) {
         %node,
         %reason,
         "no new credentials for the connections to this node; they keep the login that they have"
+    );
+}
+
+/// A provider of credentials does not answer.
+pub(crate) fn provider_silent(node: &Arc<str>, waited: Duration) {
+    tracing::warn!(
+        target: "quorlock",
+        %node,
+        waited = %rounded(waited),
+        "the provider of credentials does not answer; without an answer, no new connection to this node logs in, and live \
+         ones keep the login that they have"
     );
 }
 

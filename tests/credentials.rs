@@ -1,5 +1,7 @@
 //! Credentials that change: tokens that end, passwords that are rotated, and providers that fail.
 
+#![allow(clippy::print_stdout, reason = "figures are shown with --nocapture")]
+
 mod support;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,10 +11,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crossbeam_channel::bounded;
 use parking_lot::Mutex;
 use quorlock::{Credentials, ErrorKind, Quorlock};
 use support::clients::{fresh, wait_connected};
-use support::{Server, Servers, fake, wait_until};
+use support::{Server, Servers, events, fake, wait_until};
 
 /// Never to be waited for.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -26,8 +29,10 @@ const PERIOD: Duration = Duration::from_secs(2);
 /// The server takes a token for one period longer than it is said to be valid, so that a busy machine may be late.
 const ACCEPTED: u64 = 3;
 
-/// Number of periods of the test.
-const PERIODS: u64 = 6;
+/// Number of periods of the test: a minute among the long tests.
+fn periods() -> u64 {
+    if std::env::var_os("QUORLOCK_LONG_TESTS").is_some() { 30 } else { 6 }
+}
 
 /// The number of the period.
 fn period(began: Instant) -> u64 {
@@ -116,7 +121,7 @@ fn tokens_that_end_cost_no_lock_and_no_connection() {
             }
             // A panic ends the workers as well.
             let _ends = stops.at_the_end();
-            for next in 1..=PERIODS {
+            for next in 1..=periods() {
                 wait_until("the next period", LIMIT, || period(began) >= next);
                 accept(&servers, next);
             }
@@ -131,7 +136,9 @@ fn tokens_that_end_cost_no_lock_and_no_connection() {
         let after: Vec<_> = locks.node_stats().iter().map(|node| node.connections).collect();
         assert_eq!(after, before, "no connection was cut off");
         assert!(servers.iter().all(|server| refusals(server) == 0), "nothing was refused");
-        assert!(taken.load(Ordering::Relaxed) > 0 && asked.load(Ordering::Relaxed) >= PERIODS);
+        let (taken, asked) = (taken.into_inner(), asked.load(Ordering::Relaxed));
+        println!("{taken} locks in {} s, {asked} questions", periods() * PERIOD.as_secs());
+        assert!(taken > 0 && asked >= periods());
     }
 }
 
@@ -320,4 +327,31 @@ fn a_password_in_the_url_counts() {
     let builder = fresh([url]).credentials(|_| Err("nobody asks".into()));
     let locks = builder.build().expect("valid settings");
     drop(locks.lock("orders/42").expect("the password of the URL"));
+}
+
+/// A provider that hangs: live connections work, and would end one day without a word.
+#[test]
+fn a_provider_that_does_not_answer_is_told() {
+    events::remember();
+    let servers = Servers::start_with(1, &["--requirepass", "first"]);
+    let hangs = Arc::new(AtomicBool::new(false));
+    let (hanging, (release, released)) = (hangs.clone(), bounded::<()>(0));
+    let provider = move |_: &str| {
+        if hanging.load(Ordering::SeqCst) {
+            // Until the test is over.
+            let _ = released.recv();
+        }
+        Ok(Credentials::new("first").valid_for(Duration::from_secs(2)))
+    };
+    let locks = fresh(servers.urls()).credentials(provider).ttl(LIMIT).max_ttl(LIMIT);
+    let locks = locks.node_timeout(PATIENT).build().expect("valid settings");
+    drop(locks.lock("orders/42").expect("the server is up"));
+    hangs.store(true, Ordering::SeqCst);
+    let url = servers[0].url();
+    let is_told = || {
+        drop(locks.lock("orders/42").expect("the connection is logged in"));
+        events::told(&["the provider of credentials does not answer", &url, "waited=5"]) > 0
+    };
+    wait_until("the event", LIMIT, is_told);
+    drop(release);
 }

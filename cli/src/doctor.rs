@@ -9,7 +9,7 @@ use crate::tell::print;
 
 /// Prints the findings. The exit code is 2 with a problem, and 1 with a warning.
 pub(crate) fn doctor(options: &Doctor) -> Result<u8, Failure> {
-    let diagnosis = options.set.builder()?.diagnose()?;
+    let diagnosis = options.set.diagnosed()?.diagnose()?;
     if options.json {
         print(format_args!("{:#}", as_json(&diagnosis)))?;
     } else {

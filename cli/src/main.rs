@@ -129,6 +129,7 @@ fn main() -> std::process::ExitCode {
         end
     });
     tell::flush();
+    password_command::end_all();
     if let End::Signal(signal) = end {
         end_by(signal);
     }

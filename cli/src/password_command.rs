@@ -1,14 +1,16 @@
 //! The command that prints the password of the masters, run for new logins.
 
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::io::{self, BufRead as _, BufReader, Read};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, ExitStatus, Stdio};
-use std::sync::mpsc;
+use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, killpg};
-use quorlock::Credentials;
+use nix::unistd::Pid;
+use quorlock::{Credentials, Quorlock};
 
 use crate::children::Own;
 use crate::clock::{self, Time};
@@ -25,18 +27,111 @@ const LONGEST: u64 = 64 * 1024;
 /// Time for the second line, once the command has ended.
 const SECOND_LINE: Duration = Duration::from_millis(200);
 
-/// Runs the command with the shell, with the URL of the master in `QUORLOCK_NODE`. The first line of its output is the password.
-/// The second one may be the number of seconds for which it is valid.
-///
-/// The error names the command's end, and nothing that it has printed.
-pub(crate) fn password(
-    command: &str,
-    node: &str,
-) -> Result<Credentials, Box<dyn Error + Send + Sync>> {
-    let (password, valid_for) =
-        run(command, node, LIMIT).map_err(|what| format!("the password command {what}"))?;
-    let credentials = Credentials::new(password);
-    Ok(valid_for.into_iter().fold(credentials, Credentials::valid_for))
+/// Time for logins once the command has ended: a client that was refused a login tries again within a second.
+const LOGIN: Duration = Duration::from_millis(1_500);
+
+/// The commands that run now, each the leader of its process group.
+static RUNNING: Mutex<Running> = Mutex::new(Running { groups: Vec::new(), has_ended: false });
+
+struct Running {
+    groups: Vec<Pid>,
+    /// True if this program is about to end: no further command starts.
+    has_ended: bool,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Kills the commands that run, with their own processes. The program ends now.
+pub(crate) fn end_all() {
+    let mut running = locked(&RUNNING);
+    running.has_ended = true;
+    for group in &running.groups {
+        let _ = killpg(*group, Signal::SIGKILL);
+    }
+}
+
+/// The command, and the masters for which it has run.
+pub(crate) struct Passwords {
+    command: String,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// For each master: the time of the first end of the command, and its last answer with the time of the question.
+    masters: BTreeMap<String, Master>,
+    /// True if another client of this process is to get the same answers.
+    are_shared: bool,
+}
+
+#[derive(Default)]
+struct Master {
+    first_end: Option<Time>,
+    last: Option<(Time, Credentials)>,
+}
+
+impl Passwords {
+    pub(crate) fn of(command: String) -> Self {
+        Self { command, state: Mutex::default() }
+    }
+
+    /// Runs the command with the shell, with the URL of the master in `QUORLOCK_NODE`. The first line of its output is the password.
+    /// The second one may be the number of seconds for which it is valid.
+    ///
+    /// The error names the command's end, and nothing that it has printed.
+    pub(crate) fn ask(&self, node: &str) -> Result<Credentials, Box<dyn Error + Send + Sync>> {
+        let asked_at = Time::now();
+        {
+            let mut state = locked(&self.state);
+            let are_shared = state.are_shared;
+            let master = state.masters.entry(node.to_owned()).or_default();
+            if let Some((at, last)) = master.last.take()
+                && are_shared
+                && asked_at.since(at) < LIMIT
+            {
+                return Ok(last);
+            }
+        }
+        let answer = run(&self.command, node, LIMIT);
+        let answer = answer.map(|(password, valid_for)| {
+            let credentials = Credentials::new(password);
+            valid_for.into_iter().fold(credentials, Credentials::valid_for)
+        });
+        let mut state = locked(&self.state);
+        let master = state.masters.entry(node.to_owned()).or_default();
+        master.first_end.get_or_insert_with(Time::now);
+        master.last = answer.as_ref().ok().map(|credentials| (asked_at, credentials.clone()));
+        answer.map_err(|what| format!("the password command {what}").into())
+    }
+
+    /// Waits until most masters have let this client in, or the command has ended for each master, or has run for too long. A call
+    /// that does not wait would fail while a slow command runs.
+    pub(crate) fn wait(&self, client: &Quorlock) {
+        let began = Time::now();
+        while !self.is_over(client, began) {
+            clock::pause(LOOK);
+        }
+    }
+
+    fn is_over(&self, client: &Quorlock, began: Time) -> bool {
+        let nodes = client.node_stats();
+        let connected = nodes.iter().filter(|node| node.connected).count();
+        let now = Time::now();
+        if connected > nodes.len() / 2 || now.since(began) >= LIMIT + LOGIN {
+            return true;
+        }
+        let state = locked(&self.state);
+        let ends = state.masters.values().map(|master| master.first_end);
+        let last = ends.collect::<Option<Vec<_>>>().map(|ends| ends.into_iter().max());
+        last.is_some_and(|last| now.since(last.unwrap_or(began)) >= LOGIN)
+    }
+
+    /// Gives each last answer to another client of this process as well, once.
+    pub(crate) fn share(&self) {
+        locked(&self.state).are_shared = true;
+    }
 }
 
 /// The password, and the time for which it is valid, if the command says so.
@@ -47,7 +142,15 @@ fn run(command: &str, node: &str, limit: Duration) -> Result<Printed, String> {
     let mut shell = Command::new("/bin/sh");
     let shell = shell.args(["-c", command]).env("QUORLOCK_NODE", node);
     let shell = shell.stdin(Stdio::null()).stdout(Stdio::piped()).process_group(0);
-    let mut child = Own::spawn(shell).map_err(failed)?;
+    let mut child = {
+        let mut running = locked(&RUNNING);
+        if running.has_ended {
+            return Err("was not run, since this program ends".to_owned());
+        }
+        let child = Own::spawn(shell).map_err(failed)?;
+        running.groups.push(child.pid());
+        child
+    };
     let output = child.0.stdout.take();
     let (sender, lines) = mpsc::channel();
     let reader = move || {
@@ -84,15 +187,27 @@ fn run(command: &str, node: &str, limit: Duration) -> Result<Printed, String> {
 /// Waits for the command's end. `None`: it took too long, and was killed with its own processes.
 fn wait(child: &mut Own, limit: Duration) -> io::Result<Option<ExitStatus>> {
     let until = Time::now().after(limit);
+    let pid = child.pid();
     loop {
-        if let Some(status) = child.0.try_wait()? {
-            return Ok(Some(status));
-        }
-        if Time::now() >= until {
-            // It leads a group of its own. The group may have ended just now.
-            let _ = killpg(child.pid(), Signal::SIGKILL);
-            child.0.wait()?;
-            return Ok(None);
+        {
+            // Once its end is taken, its id may become that of another process.
+            let mut running = locked(&RUNNING);
+            let status = child.0.try_wait();
+            let is_over = Time::now() >= until;
+            if is_over && matches!(status, Ok(None)) {
+                let _ = killpg(pid, Signal::SIGKILL);
+            }
+            if is_over || !matches!(status, Ok(None)) {
+                running.groups.retain(|group| *group != pid);
+            }
+            if let Some(status) = status? {
+                return Ok(Some(status));
+            }
+            if is_over {
+                drop(running);
+                child.0.wait()?;
+                return Ok(None);
+            }
         }
         clock::pause(LOOK);
     }

@@ -133,6 +133,8 @@ fn client(
 ) -> Result<Quorlock, Failure> {
     let has_no_quorum_timeout = configured.has_no_quorum_timeout;
     let margin = margin.filter(|_| !configured.has_risk_margin);
+    // A call that waits for the lock waits for the command as well.
+    let passwords = configured.passwords.clone().filter(|_| options.no_wait);
     let mut builder = configured.with_ttl();
     if !has_no_quorum_timeout {
         // Only `--wait` limits the wait, for whatever reason the lock is not granted.
@@ -147,7 +149,11 @@ fn client(
     if let Some(max_hold) = options.max_hold {
         builder = builder.max_hold(max_hold);
     }
-    Ok(builder.build()?)
+    let client = builder.build()?;
+    if let Some(passwords) = passwords {
+        passwords.wait(&client);
+    }
+    Ok(client)
 }
 
 fn lock<K: LockKind>(handle: Handle<K>, options: &Run) -> Handle<K> {

@@ -4,6 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
@@ -12,7 +13,8 @@ use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr
 
 use crate::exit::Failure;
 use crate::options::Set;
-use crate::password_command;
+use crate::password_command::Passwords;
+use crate::signals;
 use crate::words;
 
 /// Default TTL of a client.
@@ -38,6 +40,8 @@ pub(crate) struct Configured {
     pub(crate) has_risk_margin: bool,
     /// The password that the user was asked for.
     pub(crate) asked_password: Option<String>,
+    /// The command that prints the password.
+    pub(crate) passwords: Option<Arc<Passwords>>,
 }
 
 impl Set {
@@ -70,13 +74,16 @@ impl Set {
                  variable QUORLOCK_NODES, separated by commas, or as \"nodes\" in the file that --config names",
             ));
         }
-        let asked_password = ask()?;
+        let (asked_password, mut passwords) = (ask()?, None);
         if let Some(password) = &asked_password {
             builder = builder.password(password);
         } else if let Some(command) = self.password_command()? {
-            let provider = move |node: &str| password_command::password(&command, node);
+            // The command must not outlive the program.
+            signals::end_unless_heard()?;
+            let asked = Arc::new(Passwords::of(command));
+            passwords = Some(asked.clone());
             // Without the password of the file.
-            builder = builder.password("").credentials(provider);
+            builder = builder.password("").credentials(move |node| asked.ask(node));
         } else if let Some(password) = environment("QUORLOCK_PASSWORD") {
             let password = password.into_string();
             let no_text =
@@ -87,6 +94,7 @@ impl Set {
             builder: self.tuned(builder)?,
             has_no_quorum_timeout: has_no_quorum_timeout || self.no_quorum_timeout.is_some(),
             asked_password,
+            passwords,
             max_ttl: self.max_ttl.or(configured.max_ttl),
             ..configured
         })
@@ -174,8 +182,27 @@ impl Set {
         Ok(Configured { builder, max_ttl, ..Configured::default() }.with_ttl())
     }
 
+    /// A client for calls that do not wait for masters.
     pub(crate) fn client(&self) -> Result<Quorlock, Failure> {
-        Ok(self.builder()?.build()?)
+        let configured = self.configured()?;
+        let passwords = configured.passwords.clone();
+        let client = configured.with_ttl().build()?;
+        if let Some(passwords) = passwords {
+            passwords.wait(&client);
+        }
+        Ok(client)
+    }
+
+    /// The settings of a client for a diagnosis, which does not wait for the command that prints the password.
+    pub(crate) fn diagnosed(&self) -> Result<Builder, Failure> {
+        let configured = self.configured()?;
+        let passwords = configured.passwords.clone();
+        let builder = configured.with_ttl();
+        if let Some(passwords) = passwords {
+            passwords.wait(&builder.clone().build()?);
+            passwords.share();
+        }
+        Ok(builder)
     }
 }
 
@@ -298,6 +325,7 @@ fn read(file: &Path) -> Result<Option<Read>, Failure> {
         has_min_hold,
         has_risk_margin,
         asked_password: None,
+        passwords: None,
     };
     Ok(Some(Read { configured, settings: table.into_iter().map(|(name, _)| name).collect() }))
 }

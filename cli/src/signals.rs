@@ -1,7 +1,7 @@
 //! Signals as messages on a channel.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
@@ -11,8 +11,8 @@ use quorlock::crossbeam_channel::{Receiver, bounded};
 use signal_hook::flag;
 use signal_hook::iterator::Signals;
 
-use crate::clock;
 use crate::exit::{End, Failure};
+use crate::{clock, end_by, password_command};
 
 /// Signals that are not meant for the command, or cannot be caught.
 const KEPT: [Signal; 16] = [
@@ -66,6 +66,9 @@ fn real_time() -> Range<i32> {
     0..0
 }
 
+/// True once signals are listened to.
+static IS_HEARD: AtomicBool = AtomicBool::new(false);
+
 /// The number of the last signal that came to end a program; 0: none.
 static CAME: LazyLock<Arc<AtomicUsize>> = LazyLock::new(Arc::default);
 
@@ -100,11 +103,18 @@ pub(crate) fn end_by_signals() -> Result<(), Failure> {
     let signals = listen_to_ending()?;
     let ends = move || {
         if let Ok(signal) = signals.recv() {
+            password_command::end_all();
+            end_by(signal);
             std::process::exit(End::Signal(signal).code().into());
         }
     };
     clock::spawn("ending", ends).map_err(Failure::own)?;
     Ok(())
+}
+
+/// Has the signals that end a program end the commands of this one as well, unless signals are listened to already.
+pub(crate) fn end_unless_heard() -> Result<(), Failure> {
+    if IS_HEARD.load(Ordering::SeqCst) { Ok(()) } else { end_by_signals() }
 }
 
 /// Suspends the job of this process, until the user resumes it. Does nothing in the group of the session's leader, where no shell
@@ -124,6 +134,7 @@ fn not_ignored(signals: impl Iterator<Item = i32>) -> impl Iterator<Item = i32> 
 }
 
 fn hear(heard: impl Iterator<Item = i32>) -> Result<Receiver<Signal>, Failure> {
+    IS_HEARD.store(true, Ordering::SeqCst);
     let heard: Vec<_> = heard.collect();
     for signal in ENDING.map(|signal| signal as i32).into_iter().filter(|it| heard.contains(it)) {
         let number = usize::try_from(signal).unwrap_or_default();

@@ -14,7 +14,7 @@ use quorlock::{ErrorKind, HeldLocks, Quorlock, Stats};
 use crate::clock::{self, Time};
 use crate::exit::{End, Failure};
 use crate::options::Top;
-use crate::{list, signals};
+use crate::{list, password_command, signals};
 use keys::Key;
 use screen::Screen;
 use view::Size;
@@ -77,6 +77,7 @@ fn end_by(signals: Receiver<Signal>) -> io::Result<Receiver<Signal>> {
                 screen::go_on();
                 clock::pause(ENDS_WITHIN);
                 screen::restore();
+                password_command::end_all();
                 std::process::exit(End::Signal(signal).code().into());
             }
         }

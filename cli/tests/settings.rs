@@ -1,8 +1,16 @@
 //! The masters and the settings: by options, the environment, and a file.
 
+use std::os::unix::process::ExitStatusExt as _;
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
 use crate::program::{Folder, World, ends_with, printed, program, told};
 use crate::support::authority::Authority;
-use crate::support::{Server, Servers};
+use crate::support::{Server, Servers, wait_until};
+
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// The command runs for each master, with its URL, and comes before the password of the file.
 #[test]
@@ -31,6 +39,64 @@ fn a_command_prints_the_password() {
     let failed = run(Some("echo s3cret; exit 3"), None);
     let told = told(&failed);
     assert!(told.contains("password command failed") && !told.contains("s3cret"), "{told}");
+}
+
+/// Calls that do not wait for a lock would fail otherwise: the command takes longer than `--node-timeout`.
+#[test]
+fn a_slow_password_command_is_waited_for() {
+    let servers = Servers::start_with(3, &["--requirepass", "s3cret"]);
+    let command = "sleep 1; echo s3cret";
+    let run = |arguments: &[&str], rest: &[&str]| {
+        let mut program = program();
+        program.args(arguments).args(["--password-command", command, "--no-quarantine"]).args(rest);
+        program.env("QUORLOCK_NODES", servers.urls().join(",")).output().expect("it starts")
+    };
+    ends_with(&run(&["run", "-n", "job"], &["--", "true"]), 0);
+    for call in [&["status", "job"][..], &["list"], &["unlock", "job", "--force"]] {
+        let output = run(call, &[]);
+        assert!(output.status.success(), "{call:?}: {}", told(&output));
+    }
+    let found = printed(&run(&["doctor"], &[]));
+    assert!(!found.contains("credentials"), "{found}");
+}
+
+/// The time limit of a command belongs to a program that runs. A program that has ended leaves nothing behind.
+#[test]
+fn a_password_command_that_hangs_ends_with_the_program() {
+    let servers = Servers::start_with(1, &["--requirepass", "s3cret"]);
+    let folder = Folder::new();
+    for signal in [None, Some(Signal::SIGTERM), Some(Signal::SIGINT)] {
+        let pid = folder.write("pid", "");
+        let command = format!("sleep 300 & echo $! >{}; wait", pid.display());
+        let mut program = program();
+        program.args(["list", "--password-command", &command]);
+        let mut child =
+            program.env("QUORLOCK_NODES", servers.urls().join(",")).spawn().expect("it starts");
+        let mut sleeper = None;
+        wait_until("the command runs", LIMIT, || {
+            let text = std::fs::read_to_string(&pid).expect("the file is there");
+            sleeper = text.trim().parse::<i32>().ok();
+            sleeper.is_some()
+        });
+        if let Some(signal) = signal {
+            let id = i32::try_from(child.id()).expect("a process id");
+            kill(Pid::from_raw(id), signal).expect("it runs");
+        }
+        let status = child.wait().expect("it ends");
+        assert_eq!(status.signal(), signal.map(|it| it as i32), "{status:?}");
+        let sleeper = Pid::from_raw(sleeper.expect("its id"));
+        wait_until("the command has ended", LIMIT, || is_gone(sleeper));
+    }
+}
+
+/// A killed process may be left as a zombie where nobody reaps orphans.
+fn is_gone(process: Pid) -> bool {
+    match std::fs::read_to_string(format!("/proc/{process}/stat")) {
+        Ok(stat) => {
+            stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with('Z'))
+        }
+        Err(_) => kill(process, None).is_err(),
+    }
 }
 
 #[test]

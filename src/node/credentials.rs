@@ -7,12 +7,15 @@ use parking_lot::{Condvar, Mutex};
 
 use super::quote::quoted;
 use crate::clock;
-use crate::core::base::{Time, exact};
+use crate::core::base::{Time, exact, rounded};
 use crate::credentials::{CredentialProvider, Credentials};
 use crate::observe;
 
 /// Least time between two questions to a provider for live connections.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
+
+/// Time without an answer after which an event reports that a provider is silent. Each further event comes after twice that time.
+const SILENT_AFTER: Duration = Duration::from_secs(5);
 
 /// Time for which a password without an end is used for further logins: looks at a node log in every few seconds.
 const REUSED_FOR: Duration = Duration::from_secs(10);
@@ -38,8 +41,8 @@ struct State {
     ask_at: Option<Time>,
     /// The time at which the last ones are not valid any more; `None`: not known.
     ends_at: Option<Time>,
-    /// True while a thread asks.
-    is_asking: bool,
+    /// The time since which a thread asks; `None`: no thread does.
+    asking_since: Option<Time>,
     /// The number of the provider's answers, and the reason if the last one has no credentials.
     answers: u64,
     failure: Option<String>,
@@ -83,8 +86,14 @@ impl CredentialSource {
             return Ok(last.clone());
         }
         let failure = state.failure.clone().filter(|_| state.answers > before);
+        let asked_for = state.asking_since.map(|since| clock::now().since(since));
         drop(state);
-        let silent = || format!("the provider has not given any within {}", exact(timeout));
+        let silent = || {
+            let earlier = asked_for.filter(|asked_for| *asked_for >= timeout.saturating_mul(2));
+            let since = earlier.map(|it| format!("; it was asked {} ago", rounded(it)));
+            let within = exact(timeout);
+            format!("the provider has not given any within {within}{}", since.unwrap_or_default())
+        };
         Err(started.err().or(failure).unwrap_or_else(silent))
     }
 
@@ -119,16 +128,44 @@ impl CredentialSource {
 
     /// Has a thread ask the provider, unless one does already.
     fn ask(self: &Arc<Self>, state: &mut State) -> Result<(), String> {
-        if state.is_asking {
+        if state.asking_since.is_some() {
             return Ok(());
         }
+        let (asked_at, answers) = (clock::now(), state.answers);
         let is_for_live = state.ask_at.is_some_and(|at| at <= clock::now());
         let source = self.clone();
         let asks = move || source.carry_out(is_for_live);
         clock::spawn("quorlock-login".to_owned(), asks)
             .map_err(|error| format!("no thread can be started that asks for them: {error}"))?;
-        state.is_asking = true;
+        state.asking_since = Some(asked_at);
+        let source = self.clone();
+        let watches = move || source.watch(answers, asked_at);
+        // Without that thread, a silent provider shows in the faults of logins.
+        let _ = clock::spawn("quorlock-login-watch".to_owned(), watches);
         Ok(())
+    }
+
+    /// Reports a provider that is silent, until it answers or nobody needs the answer. An event from a connection would call a
+    /// subscriber while that is locked.
+    fn watch(self: &Arc<Self>, answers: u64, asked_at: Time) {
+        let mut silent_for = SILENT_AFTER;
+        loop {
+            let until = asked_at.after(silent_for);
+            let mut state = self.state.lock();
+            while state.answers == answers
+                && let Some(slice) = clock::slice(until)
+            {
+                self.answered.wait_for(&mut state, slice);
+            }
+            let has_answered = state.answers != answers;
+            drop(state);
+            // Only the thread that asks and this one are left of a client that is gone.
+            if has_answered || Arc::strong_count(self) <= 2 {
+                return;
+            }
+            observe::provider_silent(&self.node, clock::now().since(asked_at));
+            silent_for = silent_for.saturating_mul(2);
+        }
     }
 
     fn carry_out(&self, is_for_live: bool) {
@@ -141,7 +178,7 @@ impl CredentialSource {
             Ok(credentials) => state.store(credentials, asked_at),
             Err(_) => state.ask_at = state.ask_at.map(|_| clock::now().after(ASK_AGAIN)),
         }
-        (state.is_asking, state.failure) = (false, failure.clone());
+        (state.asking_since, state.failure) = (None, failure.clone());
         state.answers += 1;
         let refusal = state.refusal.take();
         drop(state);

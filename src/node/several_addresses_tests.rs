@@ -11,7 +11,6 @@ use crate::{Builder, OptionalGuard as _, Quorlock};
 #[cfg(feature = "diagnosis")]
 use crate::{Check, Severity};
 
-#[allow(dead_code, unreachable_pub, reason = "the tests in the crate use a part of it")]
 #[path = "../../tests/support/server.rs"]
 mod server;
 use server::{Server, wait_until};

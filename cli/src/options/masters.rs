@@ -35,8 +35,8 @@ pub(crate) struct Set {
     ///
     /// /bin/sh runs it for new logins, at most once in 10 s for each master, with the master's URL in QUORLOCK_NODE. The first line
     /// of its output is the password. A second line may be the number of seconds for which it is valid: then connections log in
-    /// again before it ends. While it runs for longer than --node-timeout, the master counts as down, and calls that do not
-    /// wait fail. After 10 s it is killed.
+    /// again before it ends. While it runs for longer than --node-timeout, the master counts as down. Calls that do not wait for
+    /// the lock wait for the command. It is killed after 10 s, and when quorlock ends, unless quorlock itself is killed (SIGKILL).
     #[arg(long, value_name = "COMMAND", conflicts_with = "ask_password")]
     pub(crate) password_command: Option<String>,
 
