@@ -34,8 +34,9 @@ pub(super) struct Scripts {
     run: Function,
     steps_left: Arc<AtomicU64>,
     known: HashMap<String, Function>,
-    /// The hashes of script texts that were run: clients send the same text again and again.
-    hashes: HashMap<Bytes, String>,
+    /// The script texts that were run, with their hashes: clients send the same few texts again and again. Most differ in
+    /// length, so a search is cheaper than a hash of the text.
+    texts: Vec<(Bytes, String)>,
 }
 
 impl Scripts {
@@ -85,20 +86,24 @@ impl Scripts {
             run,
             steps_left,
             known: HashMap::new(),
-            hashes: HashMap::new(),
+            texts: Vec::new(),
         })
     }
 
     pub(super) fn eval(&mut self, words: &[Bytes]) -> Answer {
         let source = &words[0];
-        if let Some(sha) = self.hashes.get(source).filter(|sha| self.known.contains_key(*sha)) {
-            return self.run(&sha.clone(), &words[1..]);
+        if let Some((_, sha)) = self.texts.iter().find(|(text, _)| text == source) {
+            let sha = sha.clone();
+            if !self.known.contains_key(&sha) {
+                self.load(source)?;
+            }
+            return self.run(&sha, &words[1..]);
         }
         let sha = self.load(source)?;
-        if self.hashes.len() >= MOST_SCRIPTS {
-            self.hashes.clear();
+        if self.texts.len() >= MOST_SCRIPTS {
+            self.texts.clear();
         }
-        self.hashes.insert(source.clone(), sha.clone());
+        self.texts.push((source.clone(), sha.clone()));
         self.run(&sha, &words[1..])
     }
 

@@ -1,8 +1,7 @@
 //! A node: the embedded engine, a wall clock of its own, and the faults of its process.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::hash::{DefaultHasher, Hasher};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
@@ -34,8 +33,8 @@ pub(super) struct SimNode {
     pub(super) refuses_listeners: u32,
     /// Number of its process; connections to an earlier one are dead.
     pub(super) incarnation: u64,
-    /// Hashes of the scripts whose source it was sent.
-    scripts: HashSet<u64>,
+    /// The scripts whose source it was sent. They are few and differ in length, so a search is cheaper than a hash.
+    scripts: Vec<Vec<u8>>,
     /// Connections with a request to run once it no longer hangs, in order.
     pub(super) waiting: Vec<ConnId>,
     /// True if its wall clock was set back at some time.
@@ -105,7 +104,7 @@ impl SimNode {
             lacks_replicas: false,
             refuses_listeners: 0,
             incarnation: 0,
-            scripts: HashSet::new(),
+            scripts: Vec::new(),
             waiting: Vec::new(),
             was_set_back: false,
             steps: Vec::new(),
@@ -246,9 +245,16 @@ impl SimNode {
     }
 
     fn find_holders(&mut self, key: &[u8], now: Duration) -> Vec<Holder> {
+        // Several kinds ask the same.
+        let mut asked: Vec<(Vec<Vec<u8>>, Reply)> = Vec::new();
         let mut call = |command: &[&[u8]]| {
+            if let Some((_, reply)) = asked.iter().find(|(before, _)| before == command) {
+                return reply.clone();
+            }
             let command: Vec<_> = command.iter().map(|word| word.to_vec()).collect();
-            self.read(&command, now)
+            let reply = self.read(&command, now);
+            asked.push((command, reply.clone()));
+            reply
         };
         let of_kind = |kind: &&'static Kind| {
             let holders = (kind.layout.holders)(key, &mut call).into_iter();
@@ -334,13 +340,11 @@ impl SimNode {
 
     /// Returns true if it knows a script. It knows the script once it `is_sent` the source.
     pub(super) fn knows_script(&mut self, source: &[u8], is_sent: bool) -> bool {
-        let mut hasher = DefaultHasher::new();
-        hasher.write(source);
-        let script = hasher.finish();
-        if is_sent {
-            self.scripts.insert(script);
+        let is_known = self.scripts.iter().any(|script| script == source);
+        if is_sent && !is_known {
+            self.scripts.push(source.to_vec());
         }
-        self.scripts.contains(&script)
+        is_known || is_sent
     }
 
     /// It forgets all scripts (SCRIPT FLUSH).

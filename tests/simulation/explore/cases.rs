@@ -23,6 +23,8 @@ pub(super) struct Case {
     pub(super) deviations: usize,
     /// True if runs that differ only in the places of the nodes are made once.
     pub(super) nodes_are_alike: bool,
+    /// Number of threads that make runs. Each has its own switches of mechanisms.
+    pub(super) threads: usize,
 }
 
 impl Case {
@@ -35,6 +37,7 @@ impl Case {
             places: Places::LOCKS,
             deviations,
             nodes_are_alike: true,
+            threads: 1,
         }
     }
 }

@@ -25,6 +25,7 @@ mod run;
 mod search;
 mod trouble;
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use self::cases::{
@@ -50,10 +51,16 @@ fn deviations(usual: usize) -> usize {
     from_environment("QUORLOCK_EXPLORE_DEVIATIONS").map_or(usual, |most| most as usize)
 }
 
+/// Number of deviations of the kinds with three clients.
+fn one_or_two() -> usize {
+    if is_long() { 2 } else { 1 }
+}
+
 /// Checks that no run of the case has a violation.
 #[track_caller]
 fn holds(case: Case) {
-    let case = Case { deviations: deviations(case.deviations), ..case };
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let case = Case { deviations: deviations(case.deviations), threads, ..case };
     let (found, figures) = search(&case, Switches::ALL_ON);
     println!("{figures}");
     assert!(found.is_none(), "{}", tell(&case, Switches::ALL_ON, &found.expect("a run")));
@@ -83,20 +90,20 @@ const LASTS: Duration = ms(290);
 
 #[test]
 fn readers_and_a_writer_keep_all_promises() {
-    holds(Case {
-        troubles: Troubles::MOST,
-        ..Case::of(kinds(&["write", "read", "read"], 1, ms(330)), 1)
-    });
+    let plan = kinds(&["write", "read", "read"], 1, ms(330));
+    holds(Case { troubles: Troubles::MOST, ..Case::of(plan, one_or_two()) });
 }
 
 #[test]
 fn more_clients_than_permits_keep_all_promises() {
-    holds(Case { troubles: Troubles::MOST, ..Case::of(kinds(&["semaphore"; 3], 2, ms(330)), 1) });
+    let plan = kinds(&["semaphore"; 3], 2, ms(330));
+    holds(Case { troubles: Troubles::MOST, ..Case::of(plan, one_or_two()) });
 }
 
 #[test]
 fn clients_of_a_fair_lock_keep_all_promises() {
-    holds(Case { troubles: Troubles::MOST, ..Case::of(kinds(&["fair_mutex"; 3], 1, ms(450)), 1) });
+    let plan = kinds(&["fair_mutex"; 3], 1, ms(450));
+    holds(Case { troubles: Troubles::MOST, ..Case::of(plan, one_or_two()) });
 }
 
 /// Each write is answered before the next one.
@@ -172,6 +179,26 @@ fn calls_whose_time_is_over_keep_all_promises() {
         runs += figures.runs.iter().sum::<u64>();
     }
     println!("{runs} runs");
+}
+
+/// The same, with a trouble at each place. Of several deadlines with the same events in the same order, the first one is taken.
+#[test]
+fn calls_whose_time_is_over_keep_all_promises_in_trouble() {
+    let (mut orders, mut runs) = (HashSet::new(), 0);
+    for us in (0..120_000).step_by(250) {
+        let troubles = if is_long() { Troubles::MOST } else { Troubles::FEW };
+        let case = Case { troubles, ..Case::of(patience(us), deviations(1)) };
+        if orders.insert(run::run(&case, &[], Switches::ALL_ON, false).order) {
+            let (found, figures) = search(&case, Switches::ALL_ON);
+            assert!(
+                found.is_none(),
+                "{us}: {}",
+                tell(&case, Switches::ALL_ON, &found.expect("a run"))
+            );
+            runs += figures.runs.iter().sum::<u64>();
+        }
+    }
+    println!("{runs} runs of {} deadlines", orders.len());
 }
 
 /// Callers get a fair lock in the order in which their calls began, if none of them is cut off from the nodes.

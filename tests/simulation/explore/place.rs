@@ -4,6 +4,7 @@
 //! of an event of that client. Everywhere else it would commute with the events up to there, and change nothing.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 
 use super::trouble::{Trouble, Troubles};
 use crate::simulation::client::Note;
@@ -108,6 +109,15 @@ impl At {
                 (places.locks && is_of_use).then_some(Self::Thread { client })
             }
             _ => None,
+        }
+    }
+
+    /// Feeds `hasher` with its participants and its purpose.
+    pub(super) fn hash_purpose(self, hasher: &mut impl Hasher) {
+        std::mem::discriminant(&self).hash(hasher);
+        (self.client(), self.node()).hash(hasher);
+        if let Self::Request { what, .. } | Self::Answer { what, .. } = self {
+            what.hash(hasher);
         }
     }
 

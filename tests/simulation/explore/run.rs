@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::cases::Case;
 use super::deviation::{Deviation, happen, latest};
-use super::place::At;
+use super::place::{At, Places};
 use super::properties;
 use super::trouble::{Trouble, Troubles};
 use crate::core::admission::quarantine::OLD_MASTER_WRITES;
@@ -43,13 +43,28 @@ pub(super) struct Explored {
     pub(super) grants: usize,
     /// The same as for another run if all participants have seen the same.
     pub(super) trace: u64,
+    /// The same as for another run if the same events have happened in the same order, whatever their times.
+    pub(super) order: u64,
 }
 
-/// All that each participant has seen so far: requests, answers and wake-ups, with their times.
-struct Traces(Vec<DefaultHasher>);
+/// All that has happened so far.
+struct Traces {
+    /// For each participant: the requests, answers and wake-ups that it has seen, with their times.
+    seen: Vec<DefaultHasher>,
+    /// The participants of all places at which a run may deviate, in order.
+    order: DefaultHasher,
+}
 
 impl Traces {
+    fn of(world: &World) -> Self {
+        let participants = world.clients.len() + world.net.nodes.len();
+        Self { seen: vec![DefaultHasher::new(); participants], order: DefaultHasher::new() }
+    }
+
     fn note(&mut self, world: &World, event: Event) {
+        if let Some(at) = At::of(world, event, Places::ALL) {
+            at.hash_purpose(&mut self.order);
+        }
         let mut hasher = DefaultHasher::new();
         world.net.now.hash(&mut hasher);
         let of = match event {
@@ -61,13 +76,13 @@ impl Traces {
             event => world.net.hash_message(event, &mut hasher),
         };
         if let Some(of) = of {
-            self.0[of].write_u64(hasher.finish());
+            self.seen[of].write_u64(hasher.finish());
         }
     }
 
     fn hash(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
-        self.0.iter().for_each(|trace| hasher.write_u64(trace.finish()));
+        self.seen.iter().for_each(|trace| hasher.write_u64(trace.finish()));
         hasher.finish()
     }
 }
@@ -86,8 +101,7 @@ fn run_now(case: &Case, deviations: &[Deviation], switches: Switches, told: bool
     let mut world = World::new(&case.plan, switches, told);
     world.until(case.from);
     let (mut points, mut nodes) = (Vec::new(), Vec::new());
-    let mut traces =
-        Traces(vec![DefaultHasher::new(); world.clients.len() + world.net.nodes.len()]);
+    let mut traces = Traces::of(&world);
     let mut sleeps_since = None;
     let (mut number, mut left) = (0, deviations);
     while world.net.checks.violation().is_none() {
@@ -131,6 +145,7 @@ fn run_now(case: &Case, deviations: &[Deviation], switches: Switches, told: bool
         events,
         grants: run.grants.len(),
         trace: traces.hash(),
+        order: traces.order.finish(),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use super::cases::Case;
@@ -27,18 +28,20 @@ pub(super) struct Figures {
     pub(super) grants: u64,
     /// Largest number of events at which one run may deviate.
     pub(super) points: usize,
+    /// Number of runs with one deviation more than the search has made.
+    pub(super) further: u64,
     pub(super) took: Duration,
 }
 
 impl fmt::Display for Figures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { runs, events, merged, grants, points, took } = self;
+        let Self { runs, events, merged, grants, points, further, took } = self;
         let secs = took.as_secs_f64();
         let sum: u64 = runs.iter().sum();
         write!(
             f,
             "{runs:?} runs by deviations, {merged} like an earlier one, {points} places in a run, {events} events, \
-             {grants} grants in {secs:.1} s: {:.2} ms a run",
+             {grants} grants in {secs:.1} s: {:.2} ms a run; one deviation more: {further} runs",
             secs * 1_000.0 / sum as f64
         )
     }
@@ -51,7 +54,10 @@ struct Parent {
     points: Vec<Point>,
 }
 
-/// Makes all runs of `case`, until one has a violation.
+/// Number of runs that are made before their results are taken in.
+const BATCH: usize = 512;
+
+/// Makes all runs of `case`, until one has a violation. Several threads make them, and their results are taken in in order.
 pub(super) fn search(case: &Case, switches: Switches) -> (Option<Found>, Figures) {
     let started = Instant::now();
     let mut figures = Figures::default();
@@ -61,26 +67,64 @@ pub(super) fn search(case: &Case, switches: Switches) -> (Option<Found>, Figures
         figures.runs.push(0);
         let all = if depth == 0 { vec![Vec::new()] } else { Vec::new() };
         let all = all.into_iter().chain(parents.iter().flat_map(|parent| extended(parent, case)));
-        for deviations in all {
-            let Explored { violation, points, nodes, events, grants, trace, .. } =
-                run(case, &deviations, switches, false);
-            figures.runs[depth] += 1;
-            figures.events += events;
-            figures.grants += grants as u64;
-            figures.points = figures.points.max(points.len());
-            figures.took = started.elapsed();
-            if let Some(violation) = violation {
-                return (Some(Found { deviations, violation }), figures);
-            }
-            let is_new = traces.insert(trace);
-            figures.merged += u64::from(!is_new);
-            if depth < case.deviations && is_new {
-                children.push(Parent { deviations, nodes, points });
+        let mut all = all.peekable();
+        while all.peek().is_some() {
+            let batch: Vec<_> = all.by_ref().take(BATCH).collect();
+            for (deviations, explored) in made(case, batch, switches) {
+                let Explored { violation, points, nodes, events, grants, trace, .. } = explored;
+                figures.runs[depth] += 1;
+                figures.events += events;
+                figures.grants += grants as u64;
+                figures.points = figures.points.max(points.len());
+                figures.took = started.elapsed();
+                if let Some(violation) = violation {
+                    return (Some(Found { deviations, violation }), figures);
+                }
+                let is_new = traces.insert(trace);
+                figures.merged += u64::from(!is_new);
+                let parent = Parent { deviations, nodes, points };
+                if is_new && depth < case.deviations {
+                    children.push(parent);
+                } else if is_new {
+                    figures.further += extended(&parent, case).count() as u64;
+                }
             }
         }
+        drop(all);
         parents = children;
     }
     (None, figures)
+}
+
+/// Makes these runs, in the case's number of threads. With one thread, each run is made when its result is wanted.
+fn made(
+    case: &Case,
+    batch: Vec<Vec<Deviation>>,
+    switches: Switches,
+) -> Box<dyn Iterator<Item = (Vec<Deviation>, Explored)> + '_> {
+    let threads = case.threads.min(batch.len());
+    if threads <= 1 {
+        return Box::new(batch.into_iter().map(move |deviations| {
+            let explored = run(case, &deviations, switches, false);
+            (deviations, explored)
+        }));
+    }
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut explored = Vec::new();
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            let Some(deviations) = batch.get(at) else { return explored };
+            explored.push((at, run(case, deviations, switches, false)));
+        }
+    };
+    let mut explored: Vec<_> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        let explored = threads.into_iter().flat_map(|thread| thread.join().expect("a run"));
+        explored.collect()
+    });
+    explored.sort_unstable_by_key(|(at, _)| *at);
+    Box::new(batch.into_iter().zip(explored.into_iter().map(|(_, explored)| explored)))
 }
 
 /// Returns the runs with one deviation more, behind those of `parent`.
