@@ -6,6 +6,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::channels::{Channels, Message};
+#[cfg(test)]
+use super::keyspace::Keyspace;
 use super::keyspace::{Bytes, Entry, Value};
 use super::reply::{Answer, Fault, Reply};
 use super::script::Scripts;
@@ -19,6 +21,11 @@ pub(crate) struct Engine {
     state: Arc<Mutex<State>>,
     scripts: Result<Scripts, Fault>,
 }
+
+/// The data of a node.
+#[cfg(test)]
+#[derive(Clone)]
+pub(crate) struct Data(Keyspace);
 
 /// A key that has not expired.
 #[derive(Clone, Debug, PartialEq)]
@@ -101,6 +108,18 @@ impl Engine {
     pub(crate) fn promote(&mut self, repl_id: &str) {
         let [present, before] = &mut self.state.lock().identity.repl_ids;
         *before = std::mem::replace(present, repl_id.to_owned());
+    }
+
+    /// Returns a copy of the node's data, as a replica has it.
+    #[cfg(test)]
+    pub(crate) fn data(&self) -> Data {
+        Data(self.state.lock().keyspace.clone())
+    }
+
+    /// Replaces the node's data.
+    #[cfg(test)]
+    pub(crate) fn set_data(&mut self, data: Data) {
+        self.state.lock().keyspace = data.0;
     }
 
     /// All keys that have not expired at `now`, in the order of their bytes.

@@ -21,7 +21,7 @@ pub(crate) enum Value {
     List(List),
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub(super) value: Value,
     /// In milliseconds of the node's clock; `None`: no expiry.
@@ -29,7 +29,7 @@ pub(super) struct Entry {
 }
 
 /// The keys that have not expired. Its time stands still while a command or a script runs.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Keyspace {
     entries: BTreeMap<Bytes, Entry>,
     now: Duration,

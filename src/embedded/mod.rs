@@ -58,7 +58,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 #[cfg(test)]
-pub(crate) use engine::Engine;
+pub(crate) use engine::{Data, Engine};
 pub use node::Node;
 #[cfg(test)]
 pub(crate) use reply::Reply;

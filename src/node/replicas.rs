@@ -17,7 +17,7 @@ use super::request::Value;
 use crate::clock;
 use crate::core::base::exact;
 use crate::core::link::GRACE;
-use crate::core::vote::Failure;
+use crate::core::vote::{Failure, enough_replicas, is_of_grantor};
 use crate::error::NodeFault;
 
 /// Number of replicas that must acknowledge a grant, and their time limit.
@@ -65,7 +65,7 @@ impl Confirmer {
             let mut same_server = true;
             for grant in grants {
                 let answer = match &confirmed {
-                    Ok(open) if open.run_id() == grant.run_id => Ok(grant.value),
+                    Ok(open) if is_of_grantor(open.run_id(), &grant.run_id) => Ok(grant.value),
                     Ok(_) => {
                         same_server = false;
                         Err(self.another_server())
@@ -105,7 +105,7 @@ impl Confirmer {
             return Err(Unconfirmed::Broken(self.another_server()));
         }
         match acknowledged {
-            Reply::Value(Value::Int(acknowledged)) if acknowledged >= i64::from(*needed) => {
+            Reply::Value(Value::Int(acknowledged)) if enough_replicas(acknowledged, *needed) => {
                 Ok(connection)
             }
             Reply::Value(acknowledged) => Err(Unconfirmed::TooFew(NodeFault::new(

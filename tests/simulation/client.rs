@@ -28,6 +28,9 @@ use crate::core::vote::{Cleanup, LastNumbers, Release, only_asked};
 use crate::embedded::Reply;
 use crate::kinds::contract::reply;
 
+/// Time in which a client finds out that its clock has stood still. It has read the nodes' clocks by then.
+const UNAWARE: Duration = Duration::from_secs(2);
+
 /// An event that a client's thread waits for.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Note {
@@ -78,6 +81,13 @@ pub(super) enum Note {
         session: u64,
         news: News,
     },
+    /// The answer to a `WAIT` behind a grant: the number of replicas that have it, and the process of the node that answers.
+    /// `None`: the connection broke.
+    Replicated {
+        node: usize,
+        id: u64,
+        answer: Option<(i64, u64)>,
+    },
 }
 
 /// Configuration of a client, and the parts of the plan that it needs.
@@ -109,6 +119,8 @@ pub(super) struct Settings {
     pub(super) habit: Habit,
     /// True if its user may end connections on the servers.
     pub(super) may_end: bool,
+    /// True if a grant counts only once the node's replica has it.
+    pub(super) replicated: bool,
 }
 
 impl Settings {
@@ -169,6 +181,10 @@ pub(super) struct Client {
     pub(super) process: u64,
     pub(super) running: bool,
     paused: u32,
+    /// Time since which its machine is suspended, and its clock stands still.
+    asleep_since: Option<Duration>,
+    /// Time until which it need not know that its machine was suspended.
+    unaware_until: Duration,
     /// Events that came while it was paused.
     deferred: VecDeque<Event>,
     pub(super) workers: Vec<Worker>,
@@ -216,18 +232,21 @@ impl Client {
             backoff: setup.backoff,
             habit: setup.habit,
             may_end: plan.may_end[index],
+            replicated: plan.replicated,
         };
         let configuration = configuration(setup, plan.quarantine);
         let started = Duration::from_secs(1_000 * (index as u64 + 1));
         let mut client = Self {
             index,
-            clock: Clock { started, rate_ppm: plan.rates_ppm[index] },
+            clock: Clock { started, rate_ppm: plan.rates_ppm[index], has_stood_still: false },
             settings,
             how_many: plan.callers[index],
             phase: Phase::Working,
             process: 0,
             running: false,
             paused: 0,
+            asleep_since: None,
+            unaware_until: Duration::ZERO,
             deferred: VecDeque::new(),
             workers: Vec::new(),
             callers: Vec::new(),
@@ -347,6 +366,21 @@ impl Client {
         }
     }
 
+    /// Suspends its machine. Its clock stands still until then.
+    pub(super) fn falls_asleep(&mut self, now: Duration) {
+        self.pause();
+        self.asleep_since = Some(now);
+    }
+
+    /// Resumes its machine.
+    pub(super) fn wakes_up(&mut self, net: &mut Network) {
+        if let Some(since) = self.asleep_since.take() {
+            self.clock.stood_still(net.now - since);
+            self.unaware_until = net.now + UNAWARE;
+        }
+        self.resume(net);
+    }
+
     /// Keeps `event` for later, if the process is paused.
     pub(super) fn defers(&mut self, event: Event) -> Option<Event> {
         if self.paused > 0 && self.running {
@@ -433,6 +467,9 @@ impl Client {
             Note::Order { order } => Order::go_on(client, order, cx),
             Note::Admitting { index, epoch } => Admitting::go_on(client, index, epoch, cx),
             Note::Heard { node, session, news } => client.heard(cx, node, session, news),
+            Note::Replicated { node, id, answer } => {
+                client.workers[node].replicated(cx, id, answer);
+            }
         });
     }
 
@@ -515,6 +552,9 @@ impl Client {
 
     /// Reports the present state of the locks to the checkers.
     fn report(&self, net: &mut Network) {
+        if self.asleep_since.is_some() || net.now < self.unaware_until {
+            return;
+        }
         for (id, held) in &self.held {
             let until = self.clock.when(held.lock().valid_until());
             let valid = !held.lock().remaining(self.clock.at(net.now)).is_zero();

@@ -9,12 +9,19 @@ use crate::core::base::Time;
 pub(super) struct Clock {
     pub(super) started: Duration,
     pub(super) rate_ppm: i64,
+    pub(super) has_stood_still: bool,
 }
 
 impl Clock {
     /// Returns the time that it shows at that true time.
     pub(super) fn at(&self, now: Duration) -> Time {
         Time::from_start(self.started + at_rate(now, self.rate_ppm))
+    }
+
+    /// Notes that it has just stood still for so long, in true time.
+    pub(super) fn stood_still(&mut self, lasted: Duration) {
+        self.started -= at_rate(lasted, self.rate_ppm);
+        self.has_stood_still = true;
     }
 
     /// Returns a true time at which it shows `time`, or up to two microseconds more.

@@ -113,6 +113,18 @@ pub(super) enum Fault {
     Paused {
         client: usize,
     },
+    /// The client's machine is suspended, and its clock stands still.
+    Asleep {
+        client: usize,
+    },
+    /// The node's replica gets no writes, until this ends or the replica is promoted.
+    ReplicaLags {
+        node: usize,
+    },
+    /// The node's process ends, and its replica takes over with the data that it has.
+    FailsOver {
+        node: usize,
+    },
     /// The process is killed; another one starts in its place when this ends.
     Crashed {
         client: usize,
@@ -257,6 +269,9 @@ impl fmt::Display for Fault {
                  but the first {split}"
             ),
             Self::Paused { client } => write!(f, "client {client} is paused"),
+            Self::Asleep { client } => write!(f, "client {client} and its clock stand still"),
+            Self::ReplicaLags { node } => write!(f, "the replica of node {node} gets no writes"),
+            Self::FailsOver { node } => write!(f, "the replica of node {node} takes over"),
             Self::Crashed { client } => write!(f, "client {client} is killed"),
             Self::Dropped { client } => write!(f, "client {client} drops its locks"),
             Self::Full { node } => write!(f, "node {node} is out of memory"),
@@ -364,6 +379,9 @@ pub(super) fn begin(world: &mut World, fault: &Fault) {
         Fault::ResetAll { client } => (0..nodes).for_each(|node| world.net.reset(client, node)),
         Fault::Held { client, split } => world.net.hold(client, split),
         Fault::Paused { client } => world.clients[client].pause(),
+        Fault::Asleep { client } => world.clients[client].falls_asleep(world.net.now),
+        Fault::ReplicaLags { node } => world.net.nodes[node].replica_lags(),
+        Fault::FailsOver { node } => world.net.fail_over(node),
         Fault::Crashed { client } => world.clients[client].crash(&mut world.net),
         Fault::Dropped { client } => world.clients[client].drop_all(&mut world.net),
         Fault::Deleted { name } => world.net.delete(name),
@@ -417,6 +435,9 @@ pub(super) fn end(world: &mut World, fault: &Fault) {
         }
         Fault::Held { client, split } => world.net.let_go(client, split),
         Fault::Paused { client } => world.clients[client].resume(&mut world.net),
+        Fault::Asleep { client } => world.clients[client].wakes_up(&mut world.net),
+        Fault::ReplicaLags { node } => world.net.nodes[node].replica_catches_up(),
+        Fault::FailsOver { node } => world.net.start(node),
         Fault::Crashed { client } => world.clients[client].start(&mut world.net),
         Fault::Dropped { client } => world.clients[client].begin_anew(&mut world.net),
         Fault::Reset { .. }

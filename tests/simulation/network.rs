@@ -53,6 +53,15 @@ pub(super) enum Event {
     LetGo {
         conn: ConnId,
     },
+    /// A `WAIT` behind a grant is at the node, and waits until then for its replica. It has come to the process with that number,
+    /// once it has come.
+    Waits {
+        client: usize,
+        node: usize,
+        id: u64,
+        until: Duration,
+        incarnation: Option<u64>,
+    },
     /// An event inside one client.
     ForClient {
         client: usize,

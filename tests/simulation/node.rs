@@ -9,7 +9,7 @@ use super::fan_out::value;
 use super::network::{ConnId, info};
 use crate::core::admission::Identity;
 use crate::core::base::HoldClass;
-use crate::embedded::{Engine, Reply};
+use crate::embedded::{Data, Engine, Reply};
 use crate::kinds::KINDS;
 use crate::kinds::contract::kind::Kind;
 use crate::node::identity;
@@ -20,6 +20,8 @@ pub(super) struct SimNode {
     /// Time of the wall clock at the start of true time.
     offset: Duration,
     rate_ppm: i64,
+    /// The data of its replica, if that lags behind.
+    lagging: Option<Data>,
     /// Numbers of present reasons to hang, and to be down.
     pub(super) hung: u32,
     pub(super) down: u32,
@@ -97,6 +99,7 @@ impl SimNode {
             index,
             offset: LATELY + Duration::from_millis(offset_ms),
             rate_ppm,
+            lagging: None,
             hung: 0,
             down: 0,
             loading: 0,
@@ -138,6 +141,30 @@ impl SimNode {
         successor.call(&[b"SET".to_vec(), kept.to_vec(), value], now);
         successor.engine.promote(&"f".repeat(40));
         successor
+    }
+
+    /// Its replica gets no writes from now on.
+    pub(super) fn replica_lags(&mut self) {
+        let Self { lagging, engine, .. } = self;
+        lagging.get_or_insert_with(|| engine.data());
+    }
+
+    /// Its replica has all of its data again.
+    pub(super) fn replica_catches_up(&mut self) {
+        self.lagging = None;
+    }
+
+    /// Returns true if its replica has all of its data.
+    pub(super) const fn is_replicated(&self) -> bool {
+        self.lagging.is_none()
+    }
+
+    /// Takes the data that its replica has.
+    pub(super) fn becomes_its_replica(&mut self) {
+        if let Some(data) = self.lagging.take() {
+            self.engine.set_data(data);
+            self.found.1.clear();
+        }
     }
 
     /// Lets it take no writes any more.

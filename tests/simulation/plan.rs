@@ -87,6 +87,8 @@ pub(super) struct Plan {
     pub(super) setups: Vec<Setup>,
     /// True for a run of the explorer: nothing in it is random.
     pub(super) explored: bool,
+    /// True if the clients let their grants count only once a node's replica has them (`wait_replicas`).
+    pub(super) replicated: bool,
 }
 
 impl Plan {
@@ -160,6 +162,7 @@ impl Plan {
             fall_back_after: None,
             setups: Vec::new(),
             explored: false,
+            replicated: false,
         };
         if !quiet && chance.one_in(8) {
             // A crowd that wants one lock, whose requests cross on their way.

@@ -1,6 +1,6 @@
 //! A client's connection to one node: it carries out the steps of the machine in `core/link` over the simulated network.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -8,6 +8,7 @@ use super::claim::MARK;
 use super::client::{Cx, Note};
 use super::fan_out::{Asker, value};
 use super::network::{ConnId, Message, Part, info};
+use super::node::run_id as run_id_of;
 use crate::core::admission::{Chance, Grants, NextProbe, Offset};
 use crate::core::base::Time;
 use crate::core::link::{
@@ -15,7 +16,7 @@ use crate::core::link::{
     NextQuestion, Opened, Purpose, Rejection, Release, Route, Step, Surroundings, Told,
     Undelivered, Via,
 };
-use crate::core::vote::waits_for_a_try;
+use crate::core::vote::{enough_replicas, is_of_grantor, waits_for_a_try};
 use crate::embedded::Reply;
 use crate::node::{self, Request, Script, Value, eval, read_answers, read_probe};
 
@@ -238,7 +239,20 @@ pub(super) struct Worker {
     answered: Time,
     /// The first answers to the present question about the node, or of those that show which server answers.
     answers: Vec<Value>,
+    /// The grants that count only once the node's replica has them.
+    unreplicated: BTreeMap<u64, Unreplicated>,
 }
+
+/// A grant that counts only once it is replicated.
+struct Unreplicated {
+    asker: Rc<dyn Asker>,
+    value: Value,
+    /// The run id of the server that granted.
+    run_id: String,
+}
+
+/// Number of replicas that must have a grant.
+const REPLICAS: u32 = 1;
 
 impl Worker {
     pub(super) fn start(node: usize, cx: &mut Cx<'_>) -> Self {
@@ -254,6 +268,7 @@ impl Worker {
             look_epoch: 0,
             answered: Time::default(),
             answers: Vec::new(),
+            unreplicated: BTreeMap::new(),
         };
         worker.carry_on(cx);
         worker
@@ -346,7 +361,17 @@ impl Worker {
             if let Some(seen_at) = answered.clock_moved {
                 answered.caller.clock_moved(self.node, seen_at);
             }
+            let waits = matches!(answered.meaning, Meaning::Granted | Meaning::Confirmed);
             let answer = answered.answer.map_err(|undelivered| undelivered.failure);
+            if let (true, Ok(value)) = (waits && cx.settings.replicated, &answer) {
+                let run_id = self.conn.map(|conn| cx.net.run_of(conn)).unwrap_or_default();
+                let (asker, value) = (answered.caller, value.clone());
+                let id = cx.net.fresh();
+                self.unreplicated.insert(id, Unreplicated { asker, value, run_id });
+                let within = cx.settings.node_timeout / 2;
+                cx.net.wait_for_replica(cx.client, self.node, id, within);
+                continue;
+            }
             let waiter = answered.caller.answer(self.node, answer, cx.now());
             waiter.into_iter().for_each(|waiter| cx.wake(waiter));
         }
@@ -610,6 +635,20 @@ impl Worker {
             hurry(cx, |other| other != node);
         }
         Some(true)
+    }
+
+    /// Handles the answer to a `WAIT` behind a grant, as `src/node/replicas.rs` does.
+    pub(super) fn replicated(&mut self, cx: &mut Cx<'_>, id: u64, answer: Option<(i64, u64)>) {
+        let Some(Unreplicated { asker, value, run_id }) = self.unreplicated.remove(&id) else {
+            return;
+        };
+        let counts = answer.is_some_and(|(acknowledged, process)| {
+            enough_replicas(acknowledged, REPLICAS)
+                && is_of_grantor(&run_id_of(self.node, process), &run_id)
+        });
+        let answer = if counts { Ok(value) } else { Err(Failure::Unknown) };
+        let waiter = asker.answer(self.node, answer, cx.now());
+        waiter.into_iter().for_each(|waiter| cx.wake(waiter));
     }
 
     /// Looks for work, unless `epoch` is outdated.

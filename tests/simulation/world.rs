@@ -250,6 +250,7 @@ impl World {
                 self.net.schedule(at, Event::Resume { client });
             }
             Event::LetGo { conn } => self.net.let_go_one(conn),
+            Event::Waits { .. } => self.net.waits(event),
             Event::Resume { client } => self.clients[client].resume(&mut self.net),
             Event::Listen { client, node, session } => self.net.listens(client, node, session),
             Event::Subscribe { client, node, session, channel, on } => {

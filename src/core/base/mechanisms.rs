@@ -258,6 +258,10 @@ pub(crate) enum Mechanism {
     DownNodesAreNotAsked,
     /// A release for a node that is down is kept until the node is back.
     DownNodesGetReleases,
+    /// Where clients wait for replicas, a grant counts only once enough replicas have it.
+    GrantsAwaitReplicas,
+    /// Replicas of another server than the one that granted say nothing about the grant.
+    ReplicasAreOfTheGrantor,
 }
 
 impl Mechanism {

@@ -17,6 +17,7 @@ mod fencing;
 mod fencing_mutations;
 mod order;
 mod release;
+mod replicated;
 mod round;
 mod slots;
 
@@ -30,5 +31,6 @@ pub use fencing::FencingToken;
 pub(crate) use fencing::{LARGEST_NUMBER, LAST_SEQUENCE, LastNumbers, Proposal, fence_outlives_ms};
 pub(crate) use order::asking_order;
 pub(crate) use release::{Release, ReleaseResult, ReleaseVote, only_asked};
+pub(crate) use replicated::{enough_replicas, is_of_grantor};
 pub(crate) use round::Round;
 pub(crate) use slots::{MOST_PERMITS, Permits, PermitsWanted, Slots};

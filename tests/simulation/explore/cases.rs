@@ -17,6 +17,8 @@ pub(super) struct Case {
     /// Time from which on runs deviate, until that of the plan.
     pub(super) from: Duration,
     pub(super) troubles: Troubles,
+    /// Those of them that may follow another one in the same run.
+    pub(super) further: Troubles,
     /// The messages in front of which they may come.
     pub(super) places: Places,
     /// Largest number of troubles in one run.
@@ -34,6 +36,7 @@ impl Case {
             plan,
             from: SETTLED,
             troubles: Troubles::EVERY,
+            further: Troubles::ALL,
             places: Places::LOCKS,
             deviations,
             nodes_are_alike: true,

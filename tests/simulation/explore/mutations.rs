@@ -11,7 +11,7 @@ use super::trouble::{Trouble, Troubles};
 use crate::core::base::{Backoff, Mechanism, without};
 use crate::simulation::faults::{Fault, Scheduled};
 use crate::simulation::plan::Plan;
-use crate::simulation::setup::{Habit, Setup};
+use crate::simulation::setup::{Habit, Loop, Setup};
 use crate::simulation::switches::Switches;
 
 /// A case with few troubles.
@@ -273,4 +273,18 @@ fn without_heeding_what_nodes_tell_a_release_is_slept_through() {
     let setup = Setup { habit: Habit::Works(ms(1_100)), ..long };
     let plan = Plan { pair: true, ..plan(&[setup; 2], ms(1_300)) };
     needs_beside(&case(plan, &[], 0), &[Mechanism::HeedsReleases], &["waits"]);
+}
+
+/// The connection over which a node would tell of the release ends just before, for all nodes. Nobody asks by itself before
+/// seconds.
+#[test]
+fn without_another_try_once_subscribed_a_release_is_slept_through() {
+    let backoff = Backoff { min: ms(3_000), max: ms(5_000) };
+    let long = Setup { ttl: ms(5_000), max_ttl: ms(20_000), backoff, ..SETUP };
+    let works = Loop { holds: ms(300), rests: ms(4_000), ..Loop::of("mutex", 1) };
+    let setup = Setup { habit: Habit::Loops(works), ..long };
+    let plan = Plan { pair: true, ..plan(&[setup; 2], ms(500)) };
+    let case = case(plan, &[Trouble::SubscriptionCut], 3);
+    let case = Case { places: Places::SUBSCRIBERS, ..case };
+    needs_beside(&case, &[Mechanism::TryOnceSubscribed], &["waits"]);
 }

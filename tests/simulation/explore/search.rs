@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use super::cases::Case;
 use super::deviation::Deviation;
 use super::run::{Explored, Point, run};
+use super::trouble::Troubles;
 use crate::simulation::checkers::Violation;
 use crate::simulation::switches::Switches;
 
@@ -135,9 +136,11 @@ fn extended<'a>(parent: &'a Parent, case: &'a Case) -> impl Iterator<Item = Vec<
     let is_new = move |point: &&Point| {
         !case.nodes_are_alike || point.node.is_none_or(|node| node <= next_node)
     };
+    let further = if deviations.is_empty() { Troubles::ALL } else { case.further };
+    let troubles = case.troubles.out_of(further);
     points.iter().filter(is_new).flat_map(move |point| {
         let at = point.at;
-        point.troubles.out_of(case.troubles).iter().map(move |trouble| {
+        point.troubles.out_of(troubles).iter().map(move |trouble| {
             deviations.iter().copied().chain([Deviation { at, trouble }]).collect()
         })
     })

@@ -113,6 +113,8 @@ impl Troubles {
         Trouble::Forced,
     ]);
 
+    pub(super) const ALL: Self = Self((1 << Trouble::ALL.len()) - 1);
+
     /// All that may happen to a lock without anybody's order. A promotion is noticed by the next probe only, so it is left out.
     pub(super) const EVERY: Self =
         Self((1 << Trouble::Forced as u8) - 1).without(Self::of(&[Trouble::Promoted]));

@@ -173,6 +173,7 @@ impl Network {
                     (&self.channels[channel], &self.published[owner]).hash(hasher);
                 }
             }
+            Note::Replicated { node, answer, .. } => (node, answer).hash(hasher),
             Note::Caller { .. }
             | Note::Held { .. }
             | Note::Renewal { .. }
@@ -244,6 +245,52 @@ impl Network {
         (clients..self.links.len()).for_each(|client| self.reset(client, node));
         let server = std::mem::replace(&mut self.nodes[node], successor);
         self.old_master = Some(OldMaster { server, node, clients });
+    }
+
+    /// Lets the replica of that node take over.
+    pub(in super::super) fn fail_over(&mut self, node: usize) {
+        self.stop(node, true);
+        self.nodes[node].becomes_its_replica();
+        // Whatever the replica lacks is neither there nor given back.
+        self.checks.forgotten = true;
+        self.checks.unguarded = true;
+    }
+
+    /// Has the node's replica confirm all that the node has written so far, within that time.
+    pub(in super::super) fn wait_for_replica(
+        &mut self,
+        client: usize,
+        node: usize,
+        id: u64,
+        within: Duration,
+    ) {
+        let at = self.now + self.delay(client, node, Way::ToNode);
+        let until = at + within;
+        self.schedule(at, Event::Waits { client, node, id, until, incarnation: None });
+    }
+
+    /// Goes on with a `WAIT` at a node.
+    pub(in super::super) fn waits(&mut self, event: Event) {
+        /// Interval at which it looks at the replica.
+        const LOOKS: Duration = Duration::from_millis(2);
+        let Event::Waits { client, node, id, until, incarnation } = event else { return };
+        let at = &self.nodes[node];
+        let present = at.incarnation;
+        let is_broken = at.down > 0 || incarnation.is_some_and(|before| before != present);
+        let answer = if is_broken {
+            None
+        } else if at.is_replicated() {
+            Some((1, present))
+        } else if self.now >= until {
+            Some((0, present))
+        } else {
+            let at = (self.now + LOOKS).min(until);
+            let incarnation = Some(present);
+            return self.schedule(at, Event::Waits { client, node, id, until, incarnation });
+        };
+        let at = self.now + self.delay(client, node, Way::ToClient);
+        let note = Note::Replicated { node, id, answer };
+        self.schedule(at, Event::ForClient { client, note });
     }
 
     /// Lets the old master take no writes any more, if there is one.

@@ -90,3 +90,30 @@ fn a_node_that_was_down_gets_the_releases_that_it_has_missed() {
 fn without_these_releases_the_node_keeps_the_lock() {
     DOWN.mostly_breaks(&[Mechanism::DownNodesGetReleases], &["leaks"]);
 }
+
+/// Two nodes cannot be reached. A client tries for the lock again and again, 200 ms after the last call, with much time for an
+/// answer. Once it knows of the outage, each call ends at once.
+const OUTAGE: Scenario = Scenario {
+    runs: 20,
+    plan: |seed| {
+        let tries = client(seconds(10), Habit::RunsJobs(seconds(1)));
+        let mut plan = calm(seed, 3, &[Setup { node_timeout: seconds(2), ..tries }]);
+        let cut = |node| fault(seconds(1), seconds(25), Fault::Cut { client: 0, node });
+        plan.faults = vec![cut(1), cut(2)];
+        plan
+    },
+    happened: |run| {
+        let calls = told_within(run, seconds(10), seconds(25), "client 0, caller 0", "NoQuorum");
+        calls > 55
+    },
+};
+
+#[test]
+fn calls_in_a_known_outage_end_at_once() {
+    OUTAGE.holds(1);
+}
+
+#[test]
+fn calls_that_ask_nodes_that_are_down_wait_for_them_in_vain() {
+    OUTAGE.fails(&[Mechanism::DownNodesAreNotAsked]);
+}

@@ -121,3 +121,40 @@ fn a_node_that_had_the_order_before_the_acquisition_is_told_of_the_release() {
 fn without_releases_to_nodes_that_deny_the_lock_its_key_stays() {
     LATE_ACQUISITION.breaks(&[Mechanism::ReleaseDenied], &["leaks"]);
 }
+
+/// Time at which the operator reaches the node again: after the longest life of a lock that is held.
+const BACK: Duration = seconds(30);
+
+/// The lock is kept for a job that was done, for longer than any lock is held. The operator does not reach a node when it is
+/// forced open, so the node keeps the key. Soon after that another node cannot be reached by the next caller.
+const KEPT: Scenario = Scenario {
+    runs: 20,
+    plan: |seed| {
+        let job = client(seconds(3), Habit::RunsJobs(seconds(90)));
+        let next = Setup { habit: Habit::KeepsFrom(BACK + seconds(3)), ..job };
+        let operator = Setup { node_timeout: ms(200), ..operator() };
+        let mut plan = calm(seed, 3, &[job, next, operator]);
+        plan.faults = vec![
+            fault(seconds(2), seconds(95), Fault::Crashed { client: 0 }),
+            fault(seconds(3), BACK, Fault::Cut { client: 2, node: 2 }),
+            at(FORCED, Fault::Forced { client: 2, name: 0 }),
+            fault(BACK + seconds(2), seconds(60), Fault::Cut { client: 1, node: 0 }),
+        ];
+        plan
+    },
+    happened: |run| {
+        let next = first_grant(run, 1, BACK);
+        let forced = tells(run, "forced out", "of name 0");
+        forced && next.is_some_and(|at| at < BACK + seconds(5))
+    },
+};
+
+#[test]
+fn a_kept_lock_that_was_forced_open_is_free_once_all_nodes_are_reached() {
+    KEPT.holds(1);
+}
+
+#[test]
+fn an_order_that_ends_with_the_longest_lock_leaves_the_next_caller_locked_out() {
+    KEPT.fails(&[Mechanism::OrdersOutliveKeys]);
+}

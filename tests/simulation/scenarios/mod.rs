@@ -19,6 +19,7 @@ mod long_locks;
 mod numbers;
 mod promotions;
 mod reentry;
+mod replicas;
 mod rwlock;
 mod semaphore;
 mod several;
@@ -29,6 +30,7 @@ mod starving;
 mod steps;
 mod steps_back;
 mod subscribers;
+mod suspensions;
 mod turns;
 mod waiting;
 
@@ -63,6 +65,18 @@ impl Scenario {
     fn holds(&self, one_in: u64) {
         let (happened, runs) = self.happens();
         assert!(happened * one_in >= runs, "it happened in {happened} of {runs} runs only");
+    }
+
+    /// As `holds`, but only the findings of these checkers count, and the scenario's event happens in each run.
+    #[track_caller]
+    fn holds_under(&self, checkers: &'static [&'static str]) {
+        let switches = Switches { checkers, ..Switches::ALL_ON };
+        for seed in self.seeds() {
+            let plan = (self.plan)(seed);
+            let run = world::run(&plan, switches, true);
+            assert!(run.violation.is_none(), "{}", super::failed(&plan, switches));
+            assert!((self.happened)(&run), "it has not happened with seed {seed}");
+        }
     }
 
     /// As `holds`, but the scenario's event must happen in at least nine of ten runs. It needs some luck even with the rules.
@@ -189,6 +203,7 @@ pub(super) fn calm(seed: u64, nodes: usize, setups: &[Setup]) -> Plan {
         fall_back_after: None,
         setups: setups.to_vec(),
         explored: false,
+        replicated: false,
     }
 }
 
@@ -230,6 +245,14 @@ const fn ms(ms: u64) -> Duration {
 fn first_grant(run: &Run, client: usize, since: Duration) -> Option<Duration> {
     let mut grants = run.grants.iter().filter(|grant| grant.client == client);
     grants.find_map(|grant| (grant.at >= since).then_some(grant.at))
+}
+
+/// Number of lines of the story between these times that have both texts.
+fn told_within(run: &Run, from: Duration, until: Duration, who: &str, what: &str) -> usize {
+    let lines = run.story.iter().filter(|line| line.contains(who) && line.contains(what));
+    let time = |line: &String| line.split_whitespace().next()?.parse().ok();
+    let times = lines.filter_map(time).map(Duration::from_secs_f64);
+    times.filter(|at| (from..until).contains(at)).count()
 }
 
 /// Returns true if the story has a line with both texts.
