@@ -14,6 +14,7 @@ use quorlock::{Credentials, Quorlock};
 
 use crate::children::Own;
 use crate::clock::{self, Time};
+use crate::signals;
 
 /// Longest time that the command may take. While it runs, the master counts as down.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -110,7 +111,8 @@ impl Passwords {
     /// that does not wait would fail while a slow command runs.
     pub(crate) fn wait(&self, client: &Quorlock) {
         let began = Time::now();
-        while !self.is_over(client, began) {
+        // A signal ends the program, which the caller sees to.
+        while !self.is_over(client, began) && signals::that_came_to_end().is_none() {
             clock::pause(LOOK);
         }
     }

@@ -280,8 +280,7 @@ impl Driver {
     fn came_up(&self) {
         let Some(connection) = &self.connection else { return };
         connection.address.has_answered();
-        // This is for a server that does not let us probe it. Otherwise its clock is known by now, along with the
-        // clocks to compare it with, and a caller that waits for it need not wait again.
+        // For a server that does not let us probe it. Otherwise its clock is known by now, and those to compare it with.
         if let Some(clock) = connection.clock().filter(|_| self.set.clock(self.node).is_none()) {
             self.set.set_clock(self.node, clock);
         }
@@ -331,8 +330,8 @@ impl Driver {
         match awaited {
             Awaited::Ended => {
                 // The answer is the number of ended connections: 0 if the old one is gone already. An error: we lack the permission.
-                let reply = connection.read_any(deadline)?;
-                let over = matches!(reply, Reply::Value(Value::Int(0 | 1)));
+                let over =
+                    matches!(connection.read_any(deadline)?, Reply::Value(Value::Int(0 | 1)));
                 self.tell(|link, _| link.handle_ended(over, clock::now()));
             }
             Awaited::Question => {
@@ -367,8 +366,7 @@ impl Driver {
                 self.tell(|link, around| link.handle_clock(clock, clock::now(), around));
             }
         }
-        let left = self.link.writes_on_their_way();
-        if 0 < left && left < on_their_way {
+        if (1..on_their_way).contains(&self.link.writes_on_their_way()) {
             // The time for the next answer begins now, as no better time is known.
             self.shared.status.busy();
         }

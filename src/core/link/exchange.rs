@@ -342,7 +342,7 @@ impl<R: Request> Exchange<R> {
 
     /// Handles the reading of the node's clock behind the answers. Grants count by that reading. If it leaves a doubt about them,
     /// since the answer took long, the clock is read again: a gain that is not there by then was not there before. The first of
-    /// the `later` writes that read it does so, or a write for that alone. `None` if it is to be read again for this write.
+    /// the `later` writes reads it, or a write for that alone. `None` if it is to be read again for this write.
     pub(super) fn handle_clock<S: Surroundings<R>>(
         &mut self,
         clock: S::Clock,
@@ -360,7 +360,7 @@ impl<R: Request> Exchange<R> {
         let takes = self.by_the_clock.iter().any(|(job, ..)| job.is_taking());
         if verdict == ClockVerdict::Doubtful && takes && self.doubts < READ_AGAIN {
             let doubts = self.doubts + 1;
-            let Some(next) = later.iter_mut().find(|it| it.reads_clock) else {
+            let Some(next) = later.first_mut() else {
                 (self.doubts, self.is_read_again, self.is_written) = (doubts, true, false);
                 return None;
             };

@@ -457,8 +457,9 @@ impl<R: Request, Q> Link<R, Q> {
         let (via, known) = (connection.via, &mut connection.known);
         let begun = Exchange::begin(jobs, manner, via, known, around, (&mut self.events, now));
         let Some(mut exchange) = begun else { return false };
-        // The server's run is compared along with the clock: its answer may come from another server than the one that was asked.
-        exchange.reads_clock |= connection.opened.is_relayed;
+        // A write behind others may have to judge their grants. And the server's run is compared along with the clock, since a proxy
+        // may have led the write to another server.
+        exchange.reads_clock |= !self.in_flight.is_empty() || connection.opened.is_relayed;
         self.in_flight.push(exchange);
         true
     }

@@ -68,7 +68,8 @@ struct Model {
     connections: u64,
     /// The time that an answer takes.
     takes: Duration,
-    /// The requests of each call that is on its way, and those that the server has run, in order.
+    /// The requests of each call that is on its way, with an empty entry for each reading of the clock; and the requests that the
+    /// server has run, in order.
     called: VecDeque<Vec<u32>>,
     run: Vec<u32>,
     /// The lock of each request, and the flag that its caller does not want it any more: set when it submits the release.
@@ -95,13 +96,17 @@ impl Model {
             let numbers = command.trim_matches(|c: char| !c.is_ascii_digit()).split(' ');
             if command.starts_with(|c: char| c.is_ascii_digit() || c == '[') {
                 self.called.push_back(numbers.filter_map(|it| it.parse().ok()).collect());
+            } else if command == "time" {
+                self.called.push_back(Vec::new());
             }
         }
     }
 
     /// Answers the next call; the server has made it if it `runs`.
     fn called(&mut self, runs: bool) {
-        self.run.extend(self.called.pop_front().into_iter().flatten().filter(|_| runs));
+        let requests = self.called.pop_front().unwrap_or_default();
+        assert!(!requests.is_empty(), "the next answer is that to a call");
+        self.run.extend(requests.into_iter().filter(|_| runs));
     }
 
     /// Returns a release, and an earlier request for its lock that the server has run behind it.
@@ -159,6 +164,7 @@ impl Model {
             }
             Step::Read(Awaited::Clock, _) => {
                 driven.link.handle_clock((), driven.now, &mut driven.world);
+                assert_eq!(self.called.pop_front(), Some(Vec::new()), "the next answer is a clock");
             }
             Step::Close => driven.link.handle_closed(driven.now, &mut driven.world),
             Step::Wait(until) => driven.now = driven.now.max(until),
