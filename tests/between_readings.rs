@@ -79,23 +79,23 @@ impl Victim {
 
     /// Suffers its change. Returns the port of a server that takes over.
     fn change(&self) -> Option<u16> {
-        let mut server = self.server.lock();
+        let mut takes_over = None;
         match self.world.change {
             Change::RestartWithData => {
+                let mut server = self.server.lock();
                 server.command(&["DEL", KEY]);
                 server.restart_with_data();
             }
-            Change::RestartEmpty => server.restart_empty(),
-            Change::Flush => _ = server.command(&["FLUSHALL"]),
+            Change::RestartEmpty => self.server.lock().restart_empty(),
+            Change::Flush => _ = self.server.lock().command(&["FLUSHALL"]),
             Change::Promotion => {
                 let replica = self.replica.as_ref().expect("it has one");
                 replica.command(&["REPLICAOF", "NO", "ONE"]);
-                *self.changed_at.lock() = Some(Instant::now());
-                return Some(replica.port());
+                takes_over = Some(replica.port());
             }
         }
         *self.changed_at.lock() = Some(Instant::now());
-        None
+        takes_over
     }
 }
 

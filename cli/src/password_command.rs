@@ -73,6 +73,26 @@ struct Master {
     last: Option<(Time, Credentials)>,
 }
 
+impl State {
+    /// Takes the last answer for that master, if another client of this process is to get it.
+    fn take_shared(&mut self, node: &str, asked_at: Time) -> Option<Credentials> {
+        let (at, last) = self.masters.entry(node.to_owned()).or_default().last.take()?;
+        (self.are_shared && asked_at.since(at) < LIMIT).then_some(last)
+    }
+
+    /// Notes that the command has ended for that master, with that answer.
+    fn has_ended(&mut self, node: &str, last: Option<(Time, Credentials)>) {
+        let master = self.masters.entry(node.to_owned()).or_default();
+        master.first_end.get_or_insert_with(Time::now);
+        master.last = last;
+    }
+
+    /// Returns the time of the first end for each master; `None` if it has not ended for all of them.
+    fn first_ends(&self) -> Option<Vec<Time>> {
+        self.masters.values().map(|master| master.first_end).collect()
+    }
+}
+
 impl Passwords {
     pub(crate) fn of(command: String) -> Self {
         Self { command, state: Mutex::default() }
@@ -84,26 +104,16 @@ impl Passwords {
     /// The error names the command's end, and nothing that it has printed.
     pub(crate) fn ask(&self, node: &str) -> Result<Credentials, Box<dyn Error + Send + Sync>> {
         let asked_at = Time::now();
-        {
-            let mut state = locked(&self.state);
-            let are_shared = state.are_shared;
-            let master = state.masters.entry(node.to_owned()).or_default();
-            if let Some((at, last)) = master.last.take()
-                && are_shared
-                && asked_at.since(at) < LIMIT
-            {
-                return Ok(last);
-            }
+        if let Some(last) = locked(&self.state).take_shared(node, asked_at) {
+            return Ok(last);
         }
         let answer = run(&self.command, node, LIMIT);
         let answer = answer.map(|(password, valid_for)| {
             let credentials = Credentials::new(password);
             valid_for.into_iter().fold(credentials, Credentials::valid_for)
         });
-        let mut state = locked(&self.state);
-        let master = state.masters.entry(node.to_owned()).or_default();
-        master.first_end.get_or_insert_with(Time::now);
-        master.last = answer.as_ref().ok().map(|credentials| (asked_at, credentials.clone()));
+        let last = answer.as_ref().ok().map(|credentials| (asked_at, credentials.clone()));
+        locked(&self.state).has_ended(node, last);
         answer.map_err(|what| format!("the password command {what}").into())
     }
 
@@ -124,10 +134,8 @@ impl Passwords {
         if connected > nodes.len() / 2 || now.since(began) >= LIMIT + LOGIN {
             return true;
         }
-        let state = locked(&self.state);
-        let ends = state.masters.values().map(|master| master.first_end);
-        let last = ends.collect::<Option<Vec<_>>>().map(|ends| ends.into_iter().max());
-        last.is_some_and(|last| now.since(last.unwrap_or(began)) >= LOGIN)
+        let ends = locked(&self.state).first_ends();
+        ends.is_some_and(|ends| now.since(ends.into_iter().max().unwrap_or(began)) >= LOGIN)
     }
 
     /// Gives each last answer to another client of this process as well, once.
