@@ -43,7 +43,7 @@ enum Bad {
 
 const BAD: [Bad; 3] = [Bad::Refuses, Bad::Silent, Bad::Hangs];
 
-/// What keeps the address as it is.
+/// The sockets that keep the address as it is.
 type Kept = (Option<Socket>, Vec<std::net::TcpStream>);
 
 impl Bad {

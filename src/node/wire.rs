@@ -30,7 +30,6 @@ use crate::core::link::KEEPALIVE;
 pub(super) struct Wire {
     stream: Stream,
     reader: Reader,
-    /// A value that was read, and not taken yet.
     /// The values that were read and not taken yet.
     ready: VecDeque<Value>,
 }
