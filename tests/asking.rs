@@ -119,6 +119,8 @@ fn a_request_of_before_is_told_to_a_holder_that_begins_to_listen_and_to_no_later
     let servers = Servers::start(3);
     let (holder, other) = (client(&servers, LONG), client(&servers, LONG));
     let guard = holder.lock(NAME).expect("it is free");
+    // A node stores a request only if it has the lock.
+    wait_until("the node has it", LIMIT, || servers[0].get(KEY).is_some());
     ask(&other, "first");
     // The call ends with the answers of a majority, and this node may be the last one to keep the request.
     wait_until("the node keeps the request", LIMIT, || request_keys(&servers[0]).len() == 1);
@@ -212,9 +214,11 @@ fn too_few_nodes_that_take_the_request_are_an_error_that_names_the_others() {
     let mut servers = Servers::start(3);
     let (holder, other) = (client(&servers, LONG), client(&servers, LONG));
     let _guard = holder.lock(NAME).expect("it is free");
+    // A node that does not have the lock needs to store nothing, and so counts as one that took the request.
+    wait_until("all nodes have it", LIMIT, || servers.iter().all(|it| it.get(KEY).is_some()));
     servers[0].kill();
     ask(&other, "a minority is away");
-    // Two nodes answer, but store nothing.
+    // This node answers, but stores nothing.
     servers[1].command(&["CONFIG", "SET", "maxmemory", "1"]);
     let error = other.mutex(NAME).ask_to_release("too few").expect_err("one of three");
     assert_eq!(error.kind(), ErrorKind::NoQuorum, "{error}");
