@@ -2,9 +2,11 @@
 
 #![allow(clippy::print_stderr, reason = "a test that is left out says so")]
 
+use std::fs::File;
 use std::process::Command;
 
 use crate::program::{LIMIT, World, has_ended, read, runs, send};
+use crate::support::reaper::Process;
 use crate::support::wait_until;
 
 /// A command whose first thread ends, and whose other thread goes on and ignores SIGTERM.
@@ -34,19 +36,21 @@ fn a_process_whose_first_thread_has_ended_is_waited_for() {
     }
     let script = "./threads & echo $! > threads.pid; trap 'exit 5' TERM; echo $$ > pid; \
                   while :; do sleep 0.05; done";
-    let (running, leader) = world.hold_by(&["job", "--", "sh", "-c", script]);
+    let mut program = world.program(&["run", "job", "--", "sh", "-c", script]);
+    let told = File::create(world.folder.path("told")).expect("there is room");
+    let mut running = Process::spawn(program.stderr(told)).expect("it starts");
+    let leader = world.folder.line("pid").parse().expect("a process id");
     let threads: u32 = world.folder.line("threads.pid").parse().expect("a process id");
     wait_until("its first thread has ended", LIMIT, || {
         read(format!("/proc/{threads}/stat").as_ref()).contains(") Z ")
     });
-    running.signal("TERM");
+    send("TERM", running.id());
     has_ended(leader);
+    let named = format!("\"job\" is kept until all of the command has ended: process {threads} ");
+    wait_until(&named, LIMIT, || read(&world.folder.path("told")).contains(&named));
     world.wait_renewed();
     send("KILL", threads);
-    let (code, _, told) = running.end();
-    assert_eq!(code, Some(5), "{told}");
-    let named = format!("\"job\" is kept until all of the command has ended: process {threads} ");
-    assert!(told.contains(&named), "{told}");
+    assert_eq!(running.wait().expect("it is ours").code(), Some(5));
     world.servers.wait_no_keys();
 }
 
