@@ -33,14 +33,14 @@
 //! 2. **A lock**: [`lock`](Quorlock::lock) waits, [`try_lock`](Quorlock::try_lock) does not.
 //!    [`lock_within`](Quorlock::lock_within) takes a [`Wait`]: a time limit, a channel that cancels the wait, or both.
 //!    [`with_lock`](Quorlock::with_lock) runs a closure.
-//! 3. **A result**: a call that takes a lock returns a [`Guard`] or an [`Error`]; `with_lock` returns the closure's result or
-//!    a [`WithLockError`]. [`ErrorKind`] tells failures apart: [`Held`](ErrorKind::Held) by another caller
+//! 3. **A result**: a call that takes a lock returns a [`Guard`] or an [`Error`]; `with_lock` returns the closure's result
+//!    or a [`WithLockError`]. [`ErrorKind`] tells failures apart: [`Held`](ErrorKind::Held) by another caller
 //!    ([`OptionalGuard::optional`] turns this one into `None`), [`NoQuorum`](ErrorKind::NoQuorum),
 //!    [`Lost`](ErrorKind::Lost) and others.
-//! 4. **A guard**: a [`Guard`] holds the lock, and the client renews the lock until the guard is dropped. [`check`](Guard::check) and
-//!    [`remaining`](Guard::remaining) say whether the lock is still ours, and [`lost`](Guard::lost) and
-//!    [`on_lost`](Guard::on_lost) report a loss. [`token`](Guard::token) is the [`FencingToken`] for the storage that the
-//!    lock protects.
+//! 4. **A guard**: a [`Guard`] holds the lock, and the client renews the lock until the guard is dropped.
+//!    [`check`](Guard::check) and [`remaining`](Guard::remaining) say whether the lock is still ours, and
+//!    [`lost`](Guard::lost) and [`on_lost`](Guard::on_lost) report a loss. [`token`](Guard::token) is the [`FencingToken`]
+//!    for the storage that the lock protects.
 //!
 //! # Kinds of locks
 //!
@@ -54,8 +54,8 @@
 //! | [`Semaphore`] | [`semaphore`](Quorlock::semaphore) | [`Guard`] | N at a time |
 //! | [`RateLimit`] | [`rate_limit`](Quorlock::rate_limit) | none | N calls in any window |
 //!
-//! A [`Handle`] has settings of its own, such as `ttl`, `renewal`, `max_hold` and `min_hold`. Code that is generic over kinds
-//! uses [`LockKind`] and [`LockGuard`].
+//! A [`Handle`] has settings of its own, such as `ttl`, `renewal`, `max_hold` and `min_hold`. Code that is generic over
+//! kinds uses [`LockKind`] and [`LockGuard`].
 //!
 //! # Pages
 //!
@@ -81,8 +81,8 @@
 //! # Features
 //!
 //! `tls` (`rediss://`), `serde` (settings from a file, tokens), `diagnosis` ([`Builder::diagnose`]), `metrics` (reports the
-//! figures of each client to the recorder of the crate `metrics`), `embedded` (nodes in the process; needs a C compiler). None
-//! is on by default. The program `quorlock` is in the crate `quorlock-cli`.
+//! figures of each client to the recorder of the crate `metrics`), `embedded` (nodes in the process; needs a C compiler).
+//! None is on by default. The program `quorlock` is in the crate `quorlock-cli`.
 
 mod client;
 mod clock;
