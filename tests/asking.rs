@@ -162,7 +162,9 @@ fn a_renewal_finds_a_request_whose_message_was_lost_and_so_does_an_extension() {
         assert_eq!(reason(asked), "deploy", "{renewal:?}");
         guard.unlock().expect("three of three");
     }
-    assert!(proxies.iter().all(|proxy| proxy.swallowed() > 0), "there were messages");
+    wait_until("each node has sent a message", LIMIT, || {
+        proxies.iter().all(|proxy| proxy.swallowed() > 0)
+    });
 }
 
 /// The holder gets a request once, although each node and each renewal reports it.
