@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use quorlock::{Builder, ErrorKind, OptionalGuard as _, Quorlock};
-use support::clients::fresh;
+use support::clients::{fresh, requests};
 use support::{Server, Servers, wait_until};
 
 /// A limit that is never reached.
@@ -84,12 +84,13 @@ fn case_02_a_quorum_that_comes_late_is_honest_about_what_is_left() {
     let builder = quick(&servers).ttl(ttl).node_timeout(ttl / 2);
     let locks = build(builder);
     servers.iter_mut().take(3).for_each(Server::pause);
-    let start = Instant::now();
     thread::scope(|scope| {
         let locking = scope.spawn(|| locks.lock("orders/42").expect("they wake up in time"));
         wait_until("the healthy nodes granted", AGES, || {
             servers.iter().skip(3).all(|server| server.get(KEY).is_some())
         });
+        // From now on: the thread may have begun late.
+        let start = Instant::now();
         wait_until("time passes", AGES, || start.elapsed() > Duration::from_millis(700));
         servers.iter_mut().take(3).for_each(Server::resume);
         let guard = locking.join().expect("no panic");
@@ -218,10 +219,16 @@ fn case_08_the_time_an_extension_takes_is_not_given_away() {
     let ttl = Duration::from_secs(20);
     let locks = build(quick(&servers).ttl(ttl).node_timeout(ttl / 2));
     let guard = locks.lock("orders/42").expect("three of three");
+    wait_until("all nodes have the key", AGES, || {
+        servers.iter().all(|server| server.get(KEY).is_some())
+    });
     servers.iter_mut().take(2).for_each(Server::pause);
-    let start = Instant::now();
+    let before = requests(&locks);
     thread::scope(|scope| {
         let extending = scope.spawn(|| guard.extend(ttl));
+        wait_until("the extension is on its way", AGES, || requests(&locks) > before);
+        // From now on: the thread may have begun late.
+        let start = Instant::now();
         wait_until("time passes", AGES, || start.elapsed() > Duration::from_millis(700));
         servers.iter_mut().take(2).for_each(Server::resume);
         extending.join().expect("no panic").expect("they wake up in time");
