@@ -108,7 +108,9 @@ fn three_of_five_masters_are_killed_and_come_back_empty() {
 fn without_the_quarantine_there_are_two_holders() {
     let mut servers = Servers::start(5);
     let build = || {
-        let builder = builder(&servers.urls()).restart_quarantine(false).renewal(Renewal::Manual);
+        // Restarts take seconds on a busy machine, and the lock must outlast them.
+        let builder = builder(&servers.urls()).ttl(LIMIT).max_ttl(LIMIT);
+        let builder = builder.restart_quarantine(false).renewal(Renewal::Manual);
         builder.build().expect("the settings are valid")
     };
     let (first, second) = (build(), build());

@@ -44,6 +44,14 @@ struct World {
     is_stale: bool,
 }
 
+impl World {
+    /// The TTL of a lock that another client wants. The call of that client takes most of it, unless it gets the lock.
+    fn ttl(self) -> Duration {
+        // Restarts take seconds on a busy machine, and the lock must outlast them.
+        if self.is_stale { TTL * 3 } else { TTL }
+    }
+}
+
 /// A server whose next change waits for a probe.
 struct Victim {
     server: Mutex<Server>,
@@ -145,11 +153,11 @@ impl Conversation for Meets {
     }
 }
 
-fn builder(relays: &[Relay]) -> Builder {
+fn builder(relays: &[Relay], ttl: Duration) -> Builder {
     Quorlock::builder()
         .nodes(relays.iter().map(Relay::url))
-        .ttl(TTL)
-        .max_ttl(TTL)
+        .ttl(ttl)
+        .max_ttl(ttl)
         .node_timeout(TTL / 3)
         .no_quorum_timeout(LIMIT)
 }
@@ -175,7 +183,8 @@ fn another_client_connects(world: World) -> Result<Option<Guard>, quorlock::Erro
     let mut victims: Vec<_> = (0..3).map(|_| Victim::start(world, any)).collect();
     let unharmed = |it: &Arc<Victim>| Relay::start_with_info(&it.server.lock(), world.refuses_info);
     let direct: Vec<_> = victims.iter().map(unharmed).collect();
-    let first = admitted(builder(&direct));
+    let ttl = world.ttl();
+    let first = admitted(builder(&direct, ttl));
     if world.change == Change::Promotion {
         for victim in &mut victims {
             let replica = behind(&victim.server.lock(), world);
@@ -188,8 +197,8 @@ fn another_client_connects(world: World) -> Result<Option<Guard>, quorlock::Erro
     wait_until("all nodes have it", LIMIT, || victims.iter().all(has_it));
     victims[..MAJORITY].iter().for_each(|it| it.is_due.store(true, Ordering::SeqCst));
     let relays: Vec<_> = victims.iter().map(Victim::relay).collect();
-    let second = builder(&relays).build().expect("valid settings");
-    let most_of_it = (TTL * 2 / 3).saturating_sub(began.elapsed());
+    let second = builder(&relays, ttl).build().expect("valid settings");
+    let most_of_it = (ttl * 2 / 3).saturating_sub(began.elapsed());
     let granted = second.try_lock_for(NAME, most_of_it).optional();
     assert!(victims.iter().all(|it| !it.is_due.load(Ordering::SeqCst)), "the changes have come");
     guard.check().expect("it is held until its TTL is over");
@@ -199,7 +208,7 @@ fn another_client_connects(world: World) -> Result<Option<Guard>, quorlock::Erro
         let changed_at = |it: &Arc<Victim>| it.changed_at.lock().expect("it has changed");
         // One of them and the third node are a majority.
         let first = victims[..MAJORITY].iter().map(changed_at).min().expect("some");
-        assert!(first.elapsed() >= TTL, "{world:?}: granted {:?} after it", first.elapsed());
+        assert!(first.elapsed() >= ttl, "{world:?}: granted {:?} after it", first.elapsed());
     }
     granted
 }
@@ -250,7 +259,7 @@ fn restarted_at_the_end_of_a_quarantine(change: Change, is_stale: bool) -> Durat
     let victim = Victim::start(World { change, refuses_info: true, is_stale }, admits);
     let relay = [victim.relay()];
     victim.is_due.store(true, Ordering::SeqCst);
-    let locks = builder(&relay).build().expect("valid settings");
+    let locks = builder(&relay, TTL).build().expect("valid settings");
     drop(locks.try_lock_for(NAME, LIMIT).expect("all quarantines are over"));
     victim.changed_at.lock().expect("it has changed").elapsed()
 }
