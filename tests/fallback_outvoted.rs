@@ -57,7 +57,8 @@ fn is_outvoted(servers: &mut Servers, harm: &dyn Fn(&mut Server), words: &str) -
         second.node_stats()[comes_back.clone()].iter().all(|node| node.connected)
     });
     let (began, mut told) = (Instant::now(), false);
-    while began.elapsed() < TRIED {
+    // On a busy machine, that may not be enough for an error with these words.
+    while began.elapsed() < TRIED || !told && began.elapsed() < TTL {
         match second.try_lock(NAME) {
             Ok(other) => {
                 assert!(guard.check().is_ok(), "the attack was too slow, and shows nothing");
@@ -216,14 +217,16 @@ fn a_first_node_that_is_dead_does_not_hold_up_the_others() {
 /// Each attempt waits for a hung first node, for the node timeout at most. Then the others are enough.
 #[test]
 fn a_first_node_that_hangs_costs_each_attempt_the_node_timeout_at_most() {
+    // Longer than a busy machine keeps the other nodes from answering.
+    let node_timeout = NODE_TIMEOUT * 2;
     let mut servers = Servers::start(3);
-    let locks = admitted(builder(&servers, TTL));
+    let locks = admitted(builder(&servers, TTL).node_timeout(node_timeout));
     servers[0].pause();
     for known in [false, true, true] {
         let began = Instant::now();
         let guard = locks.try_lock(NAME).expect("it is free");
         let took = began.elapsed();
-        assert!(took < NODE_TIMEOUT * 2, "it took {took:?} (known to be down: {known})");
+        assert!(took < node_timeout * 2, "it took {took:?} (known to be down: {known})");
         guard.unlock().expect("a majority");
         wait_until("it is known that the first node hangs", LIMIT, || {
             !locks.node_stats()[0].connected
