@@ -213,7 +213,10 @@ fn the_library_is_named_where_that_makes_no_noise() {
     let names = |url: String, said: &Mutex<Vec<String>>| {
         let locks = builder([url]).owner_label("web").build().expect("valid settings");
         drop(locks.try_lock("orders/42").expect("it is free"));
-        said.lock()[..].iter().take(4).cloned().collect::<Vec<_>>()
+        // Those of the first connection. Another one, which looks which server answers, begins with a PING as well.
+        let said = said.lock();
+        let first = said.iter().enumerate().take_while(|(i, it)| *i == 0 || *it != "PING");
+        first.map(|(_, it)| it.clone()).take(4).collect::<Vec<_>>()
     };
     for parameters in ["", "?protocol=resp3"] {
         let (url, said) = named("7.2.4", "+OK\r\n");

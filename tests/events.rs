@@ -4,7 +4,7 @@ mod support;
 
 use std::time::Duration;
 
-use support::clients::fresh;
+use support::clients::{connected, fresh};
 use support::events::{self, told};
 use support::{Server, Servers, wait_until};
 
@@ -67,11 +67,12 @@ fn nodes_and_quorums_that_come_and_go_are_told_once() {
     servers.iter().for_each(|server| drop(server.command(&user)));
     let urls = servers.iter().map(|server| server.url().replace("://", "://mute:secret@"));
     let builder = fresh(urls);
-    let mute = builder.node_timeout(Duration::from_secs(5)).build().expect("valid settings");
+    // A call with a short deadline would not wait for a slow connect.
+    let mute = connected(builder.node_timeout(Duration::from_secs(5)));
     // Another client holds the lock: waiters for a lock of their own client stand in a local queue.
     let guard = locks.lock("orders/43").expect("three of three");
     for _ in 0..2 {
-        let waited = mute.try_lock_for("orders/43", Duration::from_millis(300));
+        let waited = mute.try_lock_for("orders/43", Duration::from_secs(1));
         assert!(waited.is_err_and(|error| error.is_held()));
     }
     let silent = ["WARN", "does not announce releases", "lacks a permission"];
