@@ -126,6 +126,9 @@ fn unlock_asks_the_holder_which_goes_on_or_ends_its_command() {
         let begins = "quorlock: \"job\": its holder, ";
         assert!(says_so.starts_with(begins) && says_so.contains("was asked"), "{says_so}");
         wait_until("the holder says so", LIMIT, || read(&log).contains(says));
+        // The holder says so before it sends the signal.
+        let told = if options.is_empty() { "" } else { "told\n" };
+        wait_until("the command is told", LIMIT, || read(&world.folder.path("told")) == told);
         assert_eq!(
             world.output(&["status", "--quiet", "job"]).status.code(),
             Some(120),

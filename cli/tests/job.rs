@@ -155,8 +155,9 @@ fn what_was_ignored_before_is_ignored_by_the_command_as_well() {
 #[test]
 fn of_the_hosts_that_start_a_job_one_does_it() {
     let world = World::new();
-    let options =
-        ["run", "--no-wait", "--min-hold", "5m", "nightly", "--", "sh", "-c", "echo done >> done"];
+    // Ten programs that start at once keep a small machine busy.
+    let options = ["run", "--no-wait", "--node-timeout", "5s", "--min-hold", "5m", "nightly"];
+    let options = [&options[..], &["--", "sh", "-c", "echo done >> done"]].concat();
     let hosts: Vec<_> = (0..10).map(|_| world.start(&options)).collect();
     let mut codes: Vec<_> = hosts.into_iter().map(|host| host.end()).collect();
     codes.sort();

@@ -74,12 +74,16 @@ fn what_others_have_of_a_lock_stays_theirs() {
     ] {
         let (other, others_command) = hold(&world, options);
         let (running, command) = hold(&world, options);
-        let fields = || world.servers[0].command(&["HLEN", "quorlock:config"]);
-        let both = fields();
+        let fields = |server: &Server| server.command(&["HLEN", "quorlock:config"]);
+        // The first field has the mode, or the number of permits.
+        let both = redis::Value::Int(1 + 2);
+        wait_until("all masters have both", LIMIT, || {
+            world.servers.iter().all(|server| fields(server) == both)
+        });
         running.watchdog();
         running.signal("KILL");
         has_ended(command);
-        wait_until("its part is given back", LIMIT, || fields() != both);
+        wait_until("its part is given back", LIMIT, || fields(&world.servers[0]) != both);
         running.end();
         assert!(runs(others_command));
         ends_with(&takes(&world, "config"), 120);
@@ -199,6 +203,10 @@ fn a_lock_that_somebody_else_has_by_then_stays_theirs() {
         &world.output(&["unlock", "--force", "--node-timeout", "5s", "--max-ttl", "5m", "job"]),
         0,
     );
+    // The last master may be told a moment later, and would refuse the next owner until then.
+    wait_until("the lock is free", LIMIT, || {
+        world.servers.iter().all(|server| server.get("quorlock:job").is_none())
+    });
     let (next, nexts_command) = hold(&world, &["job"]);
     let owner = world.servers[0].get("quorlock:job");
     running.signal("KILL");

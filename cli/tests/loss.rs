@@ -84,6 +84,7 @@ fn on_lost_says_what_happens() {
     let script = "trap 'echo told >> told' TERM; echo $$ > other; while :; do sleep 0.05; done";
     let other = world.start(&[&["run"], &killed[..], &[script]].concat());
     let other_command = world.folder.line("other").parse().expect("a process id");
+    world.wait_on_all("other");
     cut(&mut world);
     ends_before_its_key(other_command, &world.servers[2], "quorlock:other");
     wait_until("the lock is over", LIMIT, || world.servers[2].pttl("quorlock:job") < 0);

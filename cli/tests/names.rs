@@ -116,7 +116,8 @@ fn two_servers_under_one_name_are_seen_and_have_no_vote() {
     forward(([127, 0, 0, 3], server.port()).into(), other.port());
     let folder = Folder::new();
     let url = format!("redis://master.test:{}", server.port());
-    let diagnosis = run(&folder, &hosts(&[2, 3]), "", &["doctor", "--node", &url]);
+    let doctor = ["doctor", "--node-timeout", "2s", "--node", &url];
+    let diagnosis = run(&folder, &hosts(&[2, 3]), "", &doctor);
     let Some(diagnosis) = diagnosis else { return };
     assert!(printed(&diagnosis).contains(SEVERAL), "{}", printed(&diagnosis));
     // The command would run for ever.
@@ -127,7 +128,7 @@ fn two_servers_under_one_name_are_seen_and_have_no_vote() {
     // Several addresses of one server are fine.
     let server = Server::start_with(&["--bind", "127.0.0.1", "127.0.0.2", "127.0.0.3"]);
     let url = format!("redis://master.test:{}", server.port());
-    let holds = ["run", "--no-quarantine", "--ttl", "2s", "--node", &url, "job", "sleep", "4"];
+    let holds = ["run", "--no-quarantine", "--ttl", "5s", "--node", &url, "job", "sleep", "5"];
     ends_with(&run(&folder, &hosts(&[2, 3]), "", &holds).expect("it was run before"), 0);
 }
 

@@ -9,10 +9,13 @@ use std::time::Duration;
 
 pub(crate) use crate::support::reaper::runs;
 use crate::support::reaper::{self, Process};
-use crate::support::{Servers, wait_until};
+use crate::support::{Server, Servers, wait_until};
 
 /// A limit for waits that a working program never reaches.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
+
+/// Time for the masters' answers on a busy machine.
+const PATIENT: [&str; 2] = ["--node-timeout", "2s"];
 
 /// Masters that grant locks at once, and a folder.
 pub(crate) struct World {
@@ -55,15 +58,20 @@ impl World {
         program
     }
 
+    /// Runs the program. A call that asks the masters only once gets time for their answers, unless `options` say otherwise.
     pub(crate) fn output(&self, options: &[&str]) -> Output {
-        self.program(options).output().expect("the program starts")
+        let (command, rest) = options.split_first().expect("a command");
+        let patient = if asks_once(command, rest) { &PATIENT[..] } else { &[] };
+        let options = [&[*command][..], patient, rest].concat();
+        self.program(&options).output().expect("the program starts")
     }
 
     pub(crate) fn start(&self, options: &[&str]) -> Running {
         Running::new(&mut self.program(options))
     }
 
-    /// Starts the program with a command that writes its process id, and then goes on for longer than any test.
+    /// Starts the program with a command that writes its process id, and then goes on for longer than any test. When this
+    /// returns, all masters have the lock.
     pub(crate) fn hold(&self, options: &[&str]) -> (Running, u32) {
         let command = ["--", "sh", "-c", "echo $$ > pid; exec sleep 600"];
         self.hold_by(&[options, &command].concat())
@@ -84,8 +92,29 @@ impl World {
         // Removes the id of the previous command.
         let _ = fs::remove_file(self.folder.path("pid"));
         let running = self.start(&[&["run"], options].concat());
-        (running, self.folder.pid("pid"))
+        let pid = self.folder.pid("pid");
+        let command = options.iter().position(|option| *option == "--").expect("a command");
+        self.wait_on_all(options[command - 1]);
+        (running, pid)
     }
+
+    /// Waits until all masters have the lock of that name. The program goes on once a majority has granted it.
+    #[track_caller]
+    pub(crate) fn wait_on_all(&self, name: &str) {
+        let key = format!("quorlock:{name}");
+        let has_key = |server: &Server| server.command(&["EXISTS", &key]) == redis::Value::Int(1);
+        wait_until("all masters have the lock", LIMIT, || self.servers.iter().all(has_key));
+    }
+}
+
+/// Returns true if that command asks the masters only once, and fails if they take longer than the node timeout.
+fn asks_once(command: &str, options: &[&str]) -> bool {
+    let is_single = match command {
+        "run" => options.iter().any(|option| matches!(*option, "-n" | "--no-wait")),
+        "admit" | "bench" | "doctor" | "leader" | "list" | "status" | "unlock" => true,
+        _ => false,
+    };
+    is_single && !options.contains(&"--node-timeout")
 }
 
 /// Returns the program without settings from the environment of the test run.

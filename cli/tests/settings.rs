@@ -18,7 +18,9 @@ fn a_command_prints_the_password() {
     let servers = Servers::start_with(3, &["--requirepass", "s3cret"]);
     let folder = Folder::new();
     let log = folder.write("asked", "");
-    let file = folder.write("quorlock.toml", "password = \"wr0ng\"\nrestart_quarantine = false\n");
+    // Time for the masters' answers on a busy machine.
+    let text = "password = \"wr0ng\"\nrestart_quarantine = false\nnode_timeout = \"5s\"\n";
+    let file = folder.write("quorlock.toml", text);
     let command = format!("echo $QUORLOCK_NODE >>{}; echo s3cret", log.display());
     let run = |option: Option<&str>, environment: Option<&str>| {
         let mut program = program();
@@ -45,10 +47,11 @@ fn a_command_prints_the_password() {
 #[test]
 fn a_slow_password_command_is_waited_for() {
     let servers = Servers::start_with(3, &["--requirepass", "s3cret"]);
-    let command = "sleep 1; echo s3cret";
+    let command = "sleep 2; echo s3cret";
     let run = |arguments: &[&str], rest: &[&str]| {
         let mut program = program();
-        program.args(arguments).args(["--password-command", command, "--no-quarantine"]).args(rest);
+        let always = ["--password-command", command, "--node-timeout", "1s", "--no-quarantine"];
+        program.args(arguments).args(always).args(rest);
         program.env("QUORLOCK_NODES", servers.urls().join(",")).output().expect("it starts")
     };
     ends_with(&run(&["run", "-n", "job"], &["--", "true"]), 0);
@@ -111,7 +114,7 @@ fn options_come_before_the_environment_and_that_before_the_file() {
         }
         program.output().expect("it starts").status.code()
     };
-    let nodes = |urls: &[String]| format!("nodes = {urls:?}\nno_quorum_timeout = \"300ms\"\n");
+    let nodes = |urls: &[String]| format!("nodes = {urls:?}\nnode_timeout = \"5s\"\n");
     let [right, wrong] =
         [("right", nodes(&urls)), ("wrong", nodes(&["redis://127.0.0.1:1".to_owned()]))]
             .map(|(name, text)| world.folder.write(name, &text).to_str().expect("text").to_owned());
@@ -213,7 +216,7 @@ fn the_password_comes_from_the_environment_or_the_file() {
     let folder = Folder::new();
     let run = |options: &[&str], password: Option<&str>| {
         let mut program = program();
-        let node = ["--no-quarantine", "--no-quorum-timeout", "300ms", "--node", &server.url()];
+        let node = ["--no-quarantine", "--no-quorum-timeout", "5s", "--node", &server.url()];
         program.arg("run").args(node).args(options).args(["job", "--", "true"]);
         if let Some(password) = password {
             program.env("QUORLOCK_PASSWORD", password);
@@ -241,7 +244,8 @@ fn an_empty_password_is_none() {
     program.args(["run", "--no-quarantine", "--node", &server.url(), "job", "--", "true"]);
     ends_with(&program.env("QUORLOCK_PASSWORD", "").output().expect("it starts"), 0);
     let world = World::new();
-    let text = format!("nodes = {:?}\npassword = \"\"\n", world.servers.urls());
+    let text =
+        format!("nodes = {:?}\npassword = \"\"\nnode_timeout = \"5s\"\n", world.servers.urls());
     let file = world.folder.write("settings.toml", &text);
     let mut job = crate::program::program();
     job.args(["run", "-n", "--config"]).arg(file).args(["job", "--", "true"]);
@@ -251,12 +255,12 @@ fn an_empty_password_is_none() {
 #[test]
 fn an_empty_variable_is_none() {
     let world = World::new();
-    let text = format!("nodes = {:?}\n", world.servers.urls());
+    let text = format!("nodes = {:?}\nnode_timeout = \"5s\"\n", world.servers.urls());
     let file = world.folder.write("settings.toml", &text);
     let mut job = program();
     job.args(["run", "-n", "--config"]).arg(file).args(["job", "--", "true"]);
     ends_with(&job.env("QUORLOCK_NODES", "").output().expect("it starts"), 0);
-    let mut job = world.program(&["run", "-n", "job", "--", "true"]);
+    let mut job = world.program(&["run", "-n", "--node-timeout", "5s", "job", "--", "true"]);
     ends_with(&job.env("QUORLOCK_CONFIG", "").output().expect("it starts"), 0);
     let mut job = world.program(&["run", "-n", "job", "--", "true"]);
     let output = job.env("QUORLOCK_CONFIG", "nowhere.toml").output().expect("it starts");

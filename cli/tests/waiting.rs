@@ -29,8 +29,9 @@ fn a_lock_that_is_held_has_an_exit_code_of_its_own_or_a_chosen_one() {
     for (options, code) in [
         (&["--no-wait"][..], 120),
         (&["-n", "-E", "75"], 75),
-        (&["--wait", "300ms"], 120),
-        (&["-w", "300ms", "--conflict-exit-code", "0"], 0),
+        // Time for the masters to name the holder, on a busy machine as well.
+        (&["--wait", "2s"], 120),
+        (&["-w", "2s", "--conflict-exit-code", "0"], 0),
     ] {
         let output = world.output(&[&["run"], options, &["job", "--", "echo", "never"]].concat());
         ends_with(&output, code);
