@@ -46,7 +46,8 @@ fn locks_of_every_kind_are_found_and_nothing_that_is_kept_beside_them() {
         "several/2",
     ];
     for prefix in ["quorlock:", ""] {
-        let lister = connected(fresh(servers.urls()).key_prefix(prefix).max_ttl(TTL));
+        let builder = fresh(servers.urls()).key_prefix(prefix).max_ttl(TTL);
+        let lister = connected(builder.node_timeout(Duration::from_secs(5)));
         let expected = expected.map(|name| match prefix {
             "" => format!("quorlock:{name}"),
             _ => name.to_owned(),
@@ -98,8 +99,10 @@ fn every_node_is_scanned_for_strings_and_hashes_with_an_expiry() {
 #[test]
 fn the_pattern_is_of_the_name_and_the_prefix_stands_for_itself() {
     let servers = Servers::start(1);
-    let client =
-        |prefix: &str| connected(fresh(servers.urls()).key_prefix(prefix).max_ttl(TTL).ttl(TTL));
+    let client = |prefix: &str| {
+        let builder = fresh(servers.urls()).key_prefix(prefix).max_ttl(TTL).ttl(TTL);
+        connected(builder.node_timeout(Duration::from_secs(5)))
+    };
     let [star, other] = [client(r"*[a]\"), client("other")];
     let _guards = ["x", "y", "xy", "*"].map(|name| star.lock(name).expect("it is free"));
     let _others = other.lock(r"a\z").expect("it is free");
@@ -142,8 +145,11 @@ fn a_scan_goes_on_step_by_step_and_ends_at_its_bounds() {
 fn a_majority_is_enough_and_fewer_are_an_error_with_causes() {
     let mut servers = Servers::start(3);
     let operator =
-        connected(fresh(servers.urls()).max_ttl(TTL).node_timeout(Duration::from_secs(1)));
+        connected(fresh(servers.urls()).max_ttl(TTL).node_timeout(Duration::from_secs(2)));
     let guard = operator.mutex("orders/42").ttl(TTL).lock().expect("it is free");
+    wait_until("all nodes have it", LONG, || {
+        servers.iter().all(|server| server.get("quorlock:orders/42").is_some())
+    });
     servers[1].pause();
     let held = all(&operator);
     assert_eq!((names(&held), held.is_complete()), (vec!["orders/42".to_owned()], true));

@@ -16,7 +16,7 @@ use support::{Servers, wait_until};
 const LIMIT: Duration = Duration::from_secs(30);
 /// Long enough for a busy machine to keep every lock of a test alive.
 const TTL: Duration = Duration::from_secs(20);
-const NODE_TIMEOUT: Duration = Duration::from_secs(1);
+const NODE_TIMEOUT: Duration = Duration::from_secs(2);
 
 const NAME: &str = "orders/42";
 

@@ -438,10 +438,15 @@ fn a_node_that_has_had_no_time_is_not_blamed() {
     );
     assert!(!error.to_string().contains("is the host reachable"), "{error}");
 
-    // Now the node has had its time, so it is to blame.
+    // Now the node has had its time, so it is to blame. On a busy machine, its worker may begin behind the call.
     let locks = builder([url.clone()]).node_timeout(Duration::from_millis(100)).build();
-    let error = refused(&locks.expect("valid settings"));
+    let locks = locks.expect("valid settings");
     let words = ["the server", "the URL and the port agree on TLS", &url];
+    let mut error = refused(&locks);
+    wait_until("the node has had its time", LIMIT, || {
+        error = refused(&locks);
+        error.to_string().contains(words[1])
+    });
     told("a host that does not answer", &error, ErrorKind::NoQuorum, &words);
 }
 
@@ -491,25 +496,31 @@ fn a_healthy_node_is_not_blamed_for_others_that_hang() {
 fn a_hung_majority() {
     let timeout = Duration::from_millis(250);
     let mut servers = Servers::start(3);
-    let builder = builder(servers.urls()).node_timeout(timeout).no_quorum_timeout(timeout * 6);
+    // Far longer than the node timeout, since a busy machine may be late.
+    let patience = timeout * 12;
+    let builder = builder(servers.urls()).node_timeout(timeout).no_quorum_timeout(patience);
     let locks = support::clients::connected(builder);
     servers.iter_mut().take(2).for_each(Server::pause);
     let urls = servers.urls();
     let words = ["no answer", &urls[0], &urls[1]];
     let start = Instant::now();
     told("a hung majority: try_lock", &refused(&locks), ErrorKind::NoQuorum, &words);
-    assert!(start.elapsed() < timeout * 6, "{:?}", start.elapsed());
+    assert!(start.elapsed() < patience, "{:?}", start.elapsed());
     let start = Instant::now();
     let error = locks.lock("orders/42").expect_err("one of three answers");
     told("a hung majority: lock", &error, ErrorKind::NoQuorum, &words);
-    assert!(start.elapsed() >= timeout * 6, "it gave up after {:?}", start.elapsed());
+    assert!(start.elapsed() >= patience, "it gave up after {:?}", start.elapsed());
 }
 
 #[test]
 fn the_same_sentence_is_said_once() {
     let locks = three().build().expect("the settings are valid");
-    wait_until("all are known to be down", LIMIT, || refused(&locks).node_faults().len() == 3);
-    let error = refused(&locks);
+    // A call does not wait long for the last node, once two are down.
+    let mut error = refused(&locks);
+    wait_until("all are known to be down", LIMIT, || {
+        error = refused(&locks);
+        error.node_faults().len() == 3
+    });
     let words =
         ["redis://127.0.0.1:1, redis://127.0.0.1:2 and redis://127.0.0.1:3: connection refused"];
     told("three are down", &error, ErrorKind::NoQuorum, &words);

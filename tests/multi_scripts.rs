@@ -231,7 +231,7 @@ fn a_number_is_confirmed_only_where_all_names_are_ours() {
         server.command(&["SET", key, "me", "PX", "60000"]);
     }
     assert_eq!(fences(&server), [BIG; 3]);
-    server.command(&["SET", FENCES[2], &(BIG + 9).to_string(), "PX", "1000"]);
+    server.command(&["SET", FENCES[2], &(BIG + 9).to_string(), "PX", "9000"]);
     assert_eq!(confirm(&server, "me", BIG + 5), Value::Int(1));
     assert_eq!(fences(&server), [BIG + 5, BIG + 5, BIG + 9], "it knows more already");
     assert!(FENCES.iter().all(|fence| server.pttl(fence) > OUTLIVES + 50_000));

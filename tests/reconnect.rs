@@ -76,7 +76,8 @@ fn a_release_reaches_a_node_that_comes_back_with_its_data() {
         servers[0].restart_with_data();
         // The TTL is a minute; this waits for a few seconds only.
         servers.wait_no_keys();
-        assert_eq!(locks.node_stats()[0].kept_releases, 0);
+        // The worker counts once it has written, and the server may be faster.
+        wait_until("it is not kept any more", LIMIT, || locks.node_stats()[0].kept_releases == 0);
         wait_until("the answer is read", LIMIT, || unanswered(0) == 0);
     }
 }
@@ -86,7 +87,9 @@ fn a_release_reaches_a_node_that_comes_back_with_its_data() {
 fn a_node_that_comes_up_later_joins_in() {
     let mut servers = Servers::start(3);
     servers.iter_mut().for_each(Server::kill);
-    let locks = fresh(servers.urls()).ttl(TTL).max_ttl(TTL).build().expect("valid settings");
+    let builder = fresh(servers.urls()).ttl(TTL).max_ttl(TTL).node_timeout(NODE_TIMEOUT);
+    // Servers may take long to start on a busy machine.
+    let locks = builder.no_quorum_timeout(TTL).build().expect("valid settings");
     assert!(locks.try_lock("orders/42").is_err());
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| locks.lock("orders/42"));

@@ -93,6 +93,7 @@ fn one_server_that_takes_over_costs_nobody_a_lock() {
     let locks = admitted(builder(&relays));
     let second = admitted(builder(&relays));
     let guard = locks.lock(NAME).expect("it is free");
+    wait_until("all nodes have it", LIMIT, || servers.iter().all(|it| it.get(KEY).is_some()));
     fail_over(&relays[0], &servers[0], &other);
     let over = Instant::now();
     while over.elapsed() < TTL * 2 {

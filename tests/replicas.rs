@@ -2,10 +2,11 @@
 
 mod support;
 
+use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -133,8 +134,8 @@ fn a_release_that_is_refused_for_want_of_replicas_is_kept() {
     wait_until("no key is left", LIMIT, || master.keys().is_empty());
 }
 
-/// A fake master that grants everything. Its run ids, one per connection (the worker's is the first), and its
-/// answers to `WAIT` are given; the last one of either repeats.
+/// A fake master that grants everything. Its run ids, one per connection (the worker's is the first, and the others are
+/// those for `WAIT`), and its answers to `WAIT` are given; the last one of either repeats.
 fn made_up(runs: &'static [&str], acknowledged: &'static [usize]) -> (Quorlock, Arc<Counts>) {
     relayed(runs, acknowledged, &[])
 }
@@ -150,10 +151,15 @@ fn relayed(
     let url = fake::serve(move |words, writer| {
         let peer = writer.peer_addr().ok()?;
         let mut connections = counted.connections.lock();
-        let known = connections.iter().position(|it| *it == peer);
-        let connection = known.unwrap_or_else(|| {
-            connections.push(peer);
-            connections.len() - 1
+        let known = connections.iter().find(|(it, _)| *it == peer).map(|(_, run)| *run);
+        let run = known.unwrap_or_else(|| {
+            // A connection that only checks which server answers may come at any time, and meets the worker's server. One for
+            // `WAIT` comes behind a grant.
+            let is_granted = counted.is_granted.load(Ordering::SeqCst);
+            let number = if is_granted { 1 + counted.waits.load(Ordering::SeqCst) } else { 0 };
+            let run = runs[number.min(runs.len() - 1)];
+            connections.push((peer, run));
+            run
         });
         drop(connections);
         let answer = match words[0].to_uppercase().as_str() {
@@ -162,15 +168,21 @@ fn relayed(
             "INFO" => {
                 let waits = counted.waits.load(Ordering::SeqCst);
                 let behind_wait = waits.checked_sub(1).and_then(|it| *behind_waits.get(it)?);
-                let run = behind_wait.unwrap_or(runs[connection.min(runs.len() - 1)]);
+                let run = behind_wait.unwrap_or(run);
                 let text = format!(
                     "redis_version:7.4.0\r\nrun_id:{run}\r\nrole:master\r\nmaster_replid:b1\r\n"
                 );
                 format!("${}\r\n{text}\r\n", text.len()).into_bytes()
             }
             _ if fake::is_probe(words) => fake::admit(&words[5]),
-            "EVAL" | "EVALSHA" => b"*2\r\n:1\r\n:0\r\n".to_vec(),
-            "WAIT" => format!(":{}\r\n", next(acknowledged, &counted.waits)).into_bytes(),
+            "EVAL" | "EVALSHA" => {
+                counted.is_granted.store(true, Ordering::SeqCst);
+                b"*2\r\n:1\r\n:0\r\n".to_vec()
+            }
+            "WAIT" => {
+                counted.waiting.lock().insert(peer);
+                format!(":{}\r\n", next(acknowledged, &counted.waits)).into_bytes()
+            }
             _ => b"+OK\r\n".to_vec(),
         };
         writer.write_all(&answer).ok()
@@ -188,7 +200,11 @@ fn relayed(
 
 #[derive(Default)]
 struct Counts {
-    connections: Mutex<Vec<SocketAddr>>,
+    /// Each connection with the run id of its server.
+    connections: Mutex<Vec<(SocketAddr, &'static str)>>,
+    is_granted: AtomicBool,
+    /// The connections for `WAIT`.
+    waiting: Mutex<BTreeSet<SocketAddr>>,
     waits: AtomicUsize,
 }
 
@@ -207,7 +223,7 @@ fn replicas_of_another_run_of_the_server_do_not_count() {
     // The connection for `WAIT` is made anew, to the present server of the address.
     let guard = locks.try_lock("orders/42").optional().expect("one of one");
     assert!(guard.is_some(), "it is free");
-    assert_eq!(counts.connections.lock().len(), 3);
+    assert_eq!(counts.waiting.lock().len(), 2);
 }
 
 /// A proxy keeps the connection open while another server takes over, whose replicas have all that it has.

@@ -72,6 +72,7 @@ fn a_thread_that_waits_for_itself_is_told() {
         assert_eq!(warnings("jobs/cancelled"), 1, "{:?}", events::all());
         guard.unlock().expect("three nodes");
 
+        wait_until("it is told", LIMIT, || warnings("jobs/all-the-time") > 0);
         assert_eq!(warnings("jobs/all-the-time"), 1, "once a call: {:?}", events::all());
         drop(stop);
         let error = for_itself.join().expect("no panic").expect_err("it is its own");

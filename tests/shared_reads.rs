@@ -8,7 +8,7 @@ mod support;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use quorlock::{OptionalGuard as _, Quorlock, ReadGuard, RwLock, WriteGuard};
 use redis::Value;
@@ -36,7 +36,7 @@ fn sixty_four_threads_that_read_ask_the_nodes_next_to_nothing() {
     let locks = patient(&servers, TTL);
     let lock = locks.rw_lock("orders/42");
     let calls = || servers.iter().map(Server::script_calls).sum::<u64>();
-    let before = calls();
+    let (before, begun) = (calls(), Instant::now());
     let all = Barrier::new(THREADS);
     thread::scope(|scope| {
         for _ in 0..THREADS {
@@ -50,11 +50,14 @@ fn sixty_four_threads_that_read_ask_the_nodes_next_to_nothing() {
             });
         }
     });
+    // The number of further leases that a busy machine may need.
+    let further = begun.elapsed().as_millis() as u64 / 100;
     servers.wait_no_keys();
-    // A round takes one lease, and one more for each 100 ms of its duration. So the nodes run few calls.
-    let (asked, reads) = (calls() - before, THREADS * ROUNDS);
+    // A round takes one lease, and one more for each 100 ms of its duration. So the nodes run few calls: two each for a lease.
+    let (asked, reads) = (calls() - before, (THREADS * ROUNDS) as u64);
     println!("{reads} reads: {asked} calls of scripts by the 3 nodes");
-    assert!(asked < reads as u64 / 5, "{asked} calls of scripts for {reads} reads");
+    let most = reads / 5 + 3 * 2 * further;
+    assert!(asked < most, "{asked} calls of scripts for {reads} reads");
 }
 
 /// Reads that begin while a writer waits, by threads that came before it and by those that came after it.

@@ -20,7 +20,7 @@ use tracing::{Event, Metadata, Subscriber};
 const TTL: Duration = Duration::from_secs(20);
 
 /// The time of a hold that is to end. Calls wait for the nodes for longer.
-const SHORT: Duration = Duration::from_millis(500);
+const SHORT: Duration = Duration::from_secs(2);
 
 /// A span with its fields.
 #[derive(Clone, Debug)]

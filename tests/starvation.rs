@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::bounded;
-use quorlock::{ErrorKind, OptionalGuard as _, Quorlock};
+use quorlock::{Builder, ErrorKind, OptionalGuard as _, Quorlock};
 use redis::Value;
 use support::clients::fresh;
 use support::{Server, Servers, wait_until};
@@ -15,11 +15,18 @@ use support::{Server, Servers, wait_until};
 /// Far longer than any wait in these tests, even on a busy machine, but shorter than the waits without reservations.
 const SOON: Duration = Duration::from_secs(10);
 
+/// Time for an answer on a busy machine.
+const NODE_TIMEOUT: Duration = Duration::from_secs(1);
+
 /// Time for which other callers hold a lock.
 const MOMENT: Duration = Duration::from_millis(5);
 
 fn client(servers: &Servers) -> Quorlock {
-    fresh(servers.iter().map(Server::url)).build().expect("valid settings")
+    settings(servers).build().expect("valid settings")
+}
+
+fn settings(servers: &Servers) -> Builder {
+    fresh(servers.iter().map(Server::url)).node_timeout(NODE_TIMEOUT)
 }
 
 /// Does `work` while `others` run again and again, in a thread each.
@@ -107,7 +114,7 @@ fn a_thread_that_holds_one_name_gets_the_other_beside_a_caller_of_both() {
 fn in_an_outage_everybody_who_waits_is_told_in_time() {
     let mut servers = Servers::start(5);
     let timeout = Duration::from_secs(5);
-    let built = || fresh(servers.iter().map(Server::url)).no_quorum_timeout(timeout).build();
+    let built = || settings(&servers).no_quorum_timeout(timeout).build();
     let clients: Vec<_> = (0..8).map(|_| built().expect("valid settings")).collect();
     for client in &clients {
         client.lock("a").expect("a majority is there").unlock().expect("it was ours");
@@ -198,8 +205,8 @@ fn a_new_number_of_permits_is_had_beside_callers_with_the_old_one() {
 fn a_writer_that_gives_up_keeps_no_reader_out() {
     let servers = Servers::start(3);
     let (holder, reader) = (client(&servers), client(&servers));
-    let rarely = |locks: quorlock::Builder| locks.backoff(MOMENT, Duration::from_secs(60));
-    let writer = rarely(fresh(servers.iter().map(Server::url))).build().expect("valid settings");
+    let rarely = settings(&servers).backoff(MOMENT, Duration::from_secs(60));
+    let writer = rarely.build().expect("valid settings");
     let guard = holder.rw_lock("a").read().expect("a majority is there");
     let reserved = |server: &Server| server.get("{quorlock:a}:reserved").is_some();
     let is_reserved = || {
@@ -216,7 +223,7 @@ fn a_writer_that_gives_up_keeps_no_reader_out() {
     // Its time limit ends.
     let lock = writer.rw_lock("a");
     assert!(
-        lock.try_write_for(Duration::from_millis(300))
+        lock.try_write_for(Duration::from_millis(1_500))
             .optional()
             .expect("a majority is there")
             .is_none()
@@ -276,7 +283,7 @@ fn a_call_that_has_reserved_nothing_withdraws_nothing() {
         waited
     };
     // On a busy machine a call may take so long that it does reserve the lock.
-    wait_until("a short wait", SOON, || {
+    wait_until("a short wait", SOON * 6, || {
         servers.iter().for_each(|server| drop(server.command(&["SCRIPT", "FLUSH"])));
         waits() < Duration::from_millis(90)
     });

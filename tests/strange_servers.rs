@@ -9,14 +9,18 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use quorlock::{ErrorKind, OptionalGuard as _, Quorlock};
+use quorlock::{Builder, ErrorKind, OptionalGuard as _, Quorlock};
 use support::clients::{fresh, wait_connected};
 use support::{Servers, fake, wait_until};
 
 const LIMIT: Duration = Duration::from_secs(20);
 
 fn client(url: String) -> Quorlock {
-    let locks = fresh([url]).max_ttl(Duration::from_secs(600)).build().expect("valid settings");
+    connected(fresh([url]))
+}
+
+fn connected(builder: Builder) -> Quorlock {
+    let locks = builder.max_ttl(Duration::from_secs(600)).build().expect("valid settings");
     wait_until("the node is connected", LIMIT, || locks.node_stats()[0].connected);
     locks
 }
@@ -72,7 +76,8 @@ fn a_lock_that_was_given_up_is_not_taken_by_a_second_copy() {
             b"-NOSCRIPT flushed\r\n".to_vec()
         }
     });
-    let locks = client(url);
+    // Time for the first answers on a busy machine.
+    let locks = connected(fresh([url]).node_timeout(Duration::from_secs(1)));
     let guard = locks.try_lock("orders/42").expect("it is free");
     guard.unlock().expect("it confirms");
     assert_eq!(sources.load(Ordering::SeqCst), 2);
