@@ -5,7 +5,7 @@ use crate::support::{Servers, wait_until};
 use std::process::Output;
 
 /// A longest TTL that is short enough for a test to wait for it.
-const SETTINGS: &str = "max_ttl = \"5s\"\nnode_timeout = \"1s\"\n";
+const SETTINGS: &str = "max_ttl = \"5s\"\nnode_timeout = \"2s\"\n";
 
 struct Set {
     servers: Servers,
@@ -124,7 +124,7 @@ fn a_quarantine_of_somebody_else_and_a_master_that_is_down_need_force() {
     let mut set = Set::start();
     set.outlive();
     // Long enough for the quarantine to last until the next check.
-    set.folder.write("settings.toml", "max_ttl = \"1h\"\nnode_timeout = \"1s\"\n");
+    set.folder.write("settings.toml", "max_ttl = \"1h\"\nnode_timeout = \"2s\"\n");
     ends_with(&set.output(&["run", "-n", "job", "--", "true"]), 122);
     set.is_refused("it was in quarantine before this client came");
     set.servers[0].kill();
