@@ -136,13 +136,16 @@ fn a_release_that_is_refused_for_want_of_replicas_is_kept() {
 
 /// A fake master that grants everything. Its run ids, one per connection (the worker's is the first, and the others are
 /// those for `WAIT`), and its answers to `WAIT` are given; the last one of either repeats.
-fn made_up(runs: &'static [&str], acknowledged: &'static [usize]) -> (Quorlock, Arc<Counts>) {
+fn made_up(
+    runs: &'static [&'static str],
+    acknowledged: &'static [usize],
+) -> (Quorlock, Arc<Counts>) {
     relayed(runs, acknowledged, &[])
 }
 
 /// The same. Behind each `WAIT` of these, another server answers over the same connection, if a run id is given.
 fn relayed(
-    runs: &'static [&str],
+    runs: &'static [&'static str],
     acknowledged: &'static [usize],
     behind_waits: &'static [Option<&str>],
 ) -> (Quorlock, Arc<Counts>) {
