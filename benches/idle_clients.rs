@@ -12,7 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::argument;
-use common::server::{Server, Servers, wait_until};
+use common::server::{Server, Servers, holds_within};
 use quorlock::{OptionalGuard as _, Quorlock};
 
 mod common;
@@ -104,10 +104,13 @@ impl Process {
 fn be_clients(nodes: &[String], count: u64) {
     let client = |_| Quorlock::builder().nodes(nodes).build().expect("valid settings");
     let clients: Vec<_> = (0..count).map(client).collect();
-    wait_until("all nodes grant locks", LIMIT, || {
-        clients.iter().all(|locks| locks.admit().is_ok())
-            && clients[0].try_lock("any").optional().is_ok()
+    let mut refused = None;
+    let all_grant = holds_within(LIMIT, || {
+        refused = clients.iter().find_map(|locks| locks.admit().err());
+        refused = refused.take().or_else(|| clients[0].try_lock("any").optional().err());
+        refused.is_none()
     });
+    assert!(all_grant, "not all nodes grant locks after {LIMIT:?}: {refused:?}");
     println!("ready");
     std::io::stdout().flush().expect("somebody reads it");
     let _ = std::io::stdin().lock().lines().count();

@@ -12,6 +12,11 @@ use super::probe::{Probe, Role};
 
 /// The pauses before another connection checks which server answers. They grow from the time on at which the node was reached.
 /// While several servers answer, the shortest pause is used.
+///
+/// A node that was lost and is reached again may be another server, so the pauses then begin with the shortest one. They do so at
+/// most once in the longest pause, and there is no check before the node was reached for the shortest one. A server that has too
+/// many clients loses their connections again and again. If each of them then made further connections for checks, the server
+/// would never recover.
 const LOOKS: Backoff = Backoff { min: Duration::from_secs(1), max: Duration::from_secs(60) };
 
 /// A server that was not seen for so long is gone. Ten checks have not met it then. If connections are spread by chance over two
@@ -44,9 +49,15 @@ impl Server {
 pub(super) struct Servers {
     seen: Vec<Server>,
     several: bool,
-    /// The number of checks since the node was reached, and the time of the next one.
+    /// The number of checks since they began, and the time of the next one.
     looks: u32,
     look_due: Option<Time>,
+    /// The time at which the checks last began with the shortest pause.
+    looks_begun: Option<Time>,
+    /// True if the node was lost since then.
+    was_lost: bool,
+    /// The time from which the node was reached without a loss.
+    reached: Option<Time>,
 }
 
 impl Servers {
@@ -87,7 +98,15 @@ impl Servers {
     /// Returns true if another connection must now check which server answers, and the time of the next such check. `random` in
     /// `0.0..1.0` picks the pause: clients that check in step may meet the same server each time.
     pub(super) fn looks(&mut self, now: Time, random: f64) -> (bool, Time) {
-        let due = *self.look_due.get_or_insert(now.after(LOOKS.pause(0, random)));
+        let may_begin = self.looks_begun.is_none_or(|begun| now.since(begun) >= LOOKS.max);
+        if self.was_lost && may_begin {
+            (self.looks, self.look_due, self.was_lost) = (0, None, false);
+        }
+        let due = *self.look_due.get_or_insert_with(|| {
+            self.looks_begun = Some(now);
+            now.after(LOOKS.pause(0, random))
+        });
+        let due = due.max(self.reached.get_or_insert(now).after(LOOKS.min));
         if now < due {
             return (false, due);
         }
@@ -97,9 +116,9 @@ impl Servers {
         (true, next)
     }
 
-    /// Begins the checks anew, since the node must be reached anew.
+    /// Notes that the node must be reached anew.
     pub(super) const fn lost(&mut self) {
-        (self.looks, self.look_due) = (0, None);
+        (self.was_lost, self.reached) = (true, None);
     }
 }
 
@@ -199,6 +218,26 @@ mod tests {
         assert_eq!(servers.looks(at(200_000), 0.0), (true, at(201_000)));
         servers.lost();
         assert_eq!(servers.looks(at(200_500), 1.0), (false, at(201_500)));
+    }
+
+    /// An example is a server with more clients than it can serve.
+    #[test]
+    fn a_node_that_is_lost_again_and_again_has_few_looks() {
+        let looks_of = |lost_each_ms| {
+            let mut servers = Servers::default();
+            let mut looks = Vec::new();
+            for ms in (0..62_000).step_by(100) {
+                looks.extend(servers.looks(at(ms), 1.0).0.then_some(ms));
+                if ms % lost_each_ms == lost_each_ms - 100 {
+                    servers.lost();
+                }
+            }
+            looks
+        };
+        assert_eq!(looks_of(300), [0; 0]);
+        assert_eq!(looks_of(1_500), [1_000, 4_000, 8_500, 17_500, 34_000, 61_000]);
+        let anew = 61_000;
+        assert_eq!(looks_of(20_000), [1_000, 3_000, 7_000, 15_000, 31_000, anew]);
     }
 
     #[test]

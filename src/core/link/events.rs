@@ -25,7 +25,7 @@ impl<R: Request, Q> Link<R, Q> {
         let left = self.old.that_have_to_end(opened.run_of_requests(), opened.id, now);
         let via = Via { connection: 0, fenced: false };
         let (known, round_trip) = (Known::new(), RoundTrip::new(now));
-        self.connection = Some(Connection { opened, via, known, round_trip, is_up: false });
+        self.connection = Some(Connection { opened, via, known, round_trip, up_since: None });
         if left.is_empty() {
             self.fenced_off(now);
         } else {
@@ -257,7 +257,10 @@ impl<R: Request, Q> Link<R, Q> {
             phase => return self.phase = phase,
         }
         let Some(connection) = &self.connection else { return };
-        let is_up = connection.is_up;
+        let is_up = connection.up_since.is_some();
+        if connection.up_since.is_some_and(|since| now.since(since) >= RECONNECT.max) {
+            self.tries = 0;
+        }
         // Only unanswered requests matter: a question about the node may run late.
         if is_up && self.again.is_some() {
             let opened = &connection.opened;

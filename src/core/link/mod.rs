@@ -56,6 +56,8 @@ pub(crate) const GRACE: Duration = Duration::from_millis(50);
 /// The most requests that go into one write.
 const MOST_WRITTEN: usize = 256;
 
+/// The pauses between tries to connect. They begin with the shortest one after a connection that was of use for the longest. A
+/// server that has too many clients loses connections at once, and must not get more tries for that.
 const RECONNECT: Backoff =
     Backoff { min: Duration::from_millis(20), max: Duration::from_millis(1_000) };
 
@@ -97,7 +99,7 @@ pub(crate) struct Link<R: Request, Q> {
     pending: PendingReleases<R>,
     /// The connections that were given up, but may still deliver requests that were written over them.
     old: OldConnections,
-    /// The number of tries to connect in a row that have failed, and the beginning of the last one.
+    /// The number of tries to connect in a row without a connection that lasted, and the beginning of the last one.
     tries: u32,
     tried_at: Time,
     /// True if the connection was closed in the middle of a write, and opened once more for that write.
@@ -159,8 +161,8 @@ struct Connection<S> {
     via: Via,
     known: Known<S>,
     round_trip: RoundTrip,
-    /// True once the node was asked about itself over this connection, and may be used.
-    is_up: bool,
+    /// The time from which the connection may be used: the node was asked about itself over it.
+    up_since: Option<Time>,
 }
 
 impl<R: Request, Q> Link<R, Q> {
@@ -416,8 +418,8 @@ impl<R: Request, Q> Link<R, Q> {
         }
         self.in_a_row = 0;
         let connection = self.connection.as_mut()?;
-        if !std::mem::replace(&mut connection.is_up, true) {
-            self.tries = 0;
+        if connection.up_since.is_none() {
+            connection.up_since = Some(now);
             around.set_up();
         }
         let (jobs, manner) = match self.again.take() {
@@ -568,7 +570,7 @@ impl<R: Request, Q> Link<R, Q> {
 
     /// Returns true if the node may be used over the present connection.
     pub(crate) fn is_up(&self) -> bool {
-        self.connection.as_ref().is_some_and(|connection| connection.is_up)
+        self.connection.as_ref().is_some_and(|connection| connection.up_since.is_some())
     }
 
     /// Returns true if any release is kept, or is to be repeated.

@@ -174,6 +174,29 @@ fn requests_fail_at_once_while_the_node_is_down_and_one_that_waits_has_another_t
     }
 }
 
+/// A server with too many clients loses each connection soon.
+#[test]
+fn a_connection_that_does_not_last_counts_as_a_failed_try() {
+    let pause_after = |lasted| {
+        let mut driven = Driven::new();
+        let mut pauses = Vec::new();
+        for id in 0..8 {
+            driven.opened(id);
+            assert!(matches!(driven.poll(), Step::Wait(_)));
+            driven.now = driven.now.after(lasted);
+            driven.broken(false);
+            assert_eq!(driven.poll(), Step::Close);
+            driven.link.handle_closed(driven.now, &mut driven.world);
+            let Step::Wait(until) = driven.poll() else { panic!("it is down") };
+            pauses.push(until.since(driven.now).as_millis());
+            driven.now = until;
+        }
+        pauses
+    };
+    assert_eq!(pause_after(ms(1_000)), [20; 8]);
+    assert_eq!(pause_after(ms(999)), [20, 30, 50, 90, 170, 330, 510, 510]);
+}
+
 #[test]
 fn grants_count_by_the_clock_and_a_doubt_has_it_read_twice_more() {
     let granted = Some(Meaning::Granted);
