@@ -10,13 +10,12 @@ use std::time::Duration;
 use super::super::base::{Backoff, Time};
 use super::probe::{Probe, Role};
 
-/// The pauses before another connection checks which server answers. They grow from the time on at which the node was reached.
-/// While several servers answer, the shortest pause is used.
+/// The pauses before another connection checks which server answers. They grow from check to check. While several servers answer,
+/// the shortest pause is used.
 ///
-/// A node that was lost and is reached again may be another server, so the pauses then begin with the shortest one. They do so at
-/// most once in the longest pause, and there is no check before the node was reached for the shortest one. A server that has too
-/// many clients loses their connections again and again. If each of them then made further connections for checks, the server
-/// would never recover.
+/// They begin with the shortest one again if another server answers, or if the node was lost. The latter happens at most once in
+/// the longest pause, and no check begins before the node was up for a second. A server that has too many clients loses their
+/// connections again and again. If each of them then made further connections for checks, the server would never recover.
 const LOOKS: Backoff = Backoff { min: Duration::from_secs(1), max: Duration::from_secs(60) };
 
 /// A server that was not seen for so long is gone. Ten checks have not met it then. If connections are spread by chance over two
@@ -56,8 +55,8 @@ pub(super) struct Servers {
     looks_begun: Option<Time>,
     /// True if the node was lost since then.
     was_lost: bool,
-    /// The time from which the node was reached without a loss.
-    reached: Option<Time>,
+    /// The time since which the node is up: that of the first question for the next check.
+    up_since: Option<Time>,
 }
 
 impl Servers {
@@ -68,6 +67,9 @@ impl Servers {
         }
         let (run_id, asked, now) =
             (probe.identity.run_id(), probe.clock.sent, probe.clock.received);
+        if self.another_was_seen_after(run_id) {
+            self.looks_begun = None;
+        }
         self.seen.retain(|server| now < server.answered.after(KEPT));
         let known = self.seen.iter().position(|server| server.run_id == run_id);
         let since = known.map_or(now, |known| self.seen.remove(known).since);
@@ -106,7 +108,7 @@ impl Servers {
             self.looks_begun = Some(now);
             now.after(LOOKS.pause(0, random))
         });
-        let due = due.max(self.reached.get_or_insert(now).after(LOOKS.min));
+        let due = due.max(self.up_since.get_or_insert(now).after(LOOKS.min));
         if now < due {
             return (false, due);
         }
@@ -118,7 +120,7 @@ impl Servers {
 
     /// Notes that the node must be reached anew.
     pub(super) const fn lost(&mut self) {
-        (self.was_lost, self.reached) = (true, None);
+        (self.was_lost, self.up_since) = (true, None);
     }
 }
 
@@ -238,6 +240,22 @@ mod tests {
         assert_eq!(looks_of(1_500), [1_000, 4_000, 8_500, 17_500, 34_000, 61_000]);
         let anew = 61_000;
         assert_eq!(looks_of(20_000), [1_000, 3_000, 7_000, 15_000, 31_000, anew]);
+    }
+
+    #[test]
+    fn a_look_is_due_soon_after_another_server_was_reached() {
+        let due_behind_a_loss = |run_id| {
+            let mut servers = Servers::default();
+            sight(&mut servers, "a", 0);
+            for ms in (0..8_000).step_by(100) {
+                servers.looks(at(ms), 1.0);
+            }
+            servers.lost();
+            sight(&mut servers, run_id, 8_000);
+            servers.looks(at(8_100), 1.0)
+        };
+        assert_eq!(due_behind_a_loss("a"), (false, at(15_000)));
+        assert_eq!(due_behind_a_loss("b"), (false, at(9_100)));
     }
 
     #[test]

@@ -258,8 +258,11 @@ impl<R: Request, Q> Link<R, Q> {
         }
         let Some(connection) = &self.connection else { return };
         let is_up = connection.up_since.is_some();
-        if connection.up_since.is_some_and(|since| now.since(since) >= RECONNECT.max) {
-            self.tries = 0;
+        if let Some(since) = connection.up_since {
+            match now.since(since) >= RECONNECT.max + self.timeout {
+                true => (self.short, self.tries) = (0, 0),
+                false => self.short = self.short.saturating_add(1),
+            }
         }
         // Only unanswered requests matter: a question about the node may run late.
         if is_up && self.again.is_some() {

@@ -56,8 +56,8 @@ pub(crate) const GRACE: Duration = Duration::from_millis(50);
 /// The most requests that go into one write.
 const MOST_WRITTEN: usize = 256;
 
-/// The pauses between tries to connect. They begin with the shortest one after a connection that was of use for the longest. A
-/// server that has too many clients loses connections at once, and must not get more tries for that.
+/// The pauses between tries to connect. A connection that did not last for a second counts as a failed try: a server that has too
+/// many clients loses connections soon, and must not get more of them for that.
 const RECONNECT: Backoff =
     Backoff { min: Duration::from_millis(20), max: Duration::from_millis(1_000) };
 
@@ -99,8 +99,10 @@ pub(crate) struct Link<R: Request, Q> {
     pending: PendingReleases<R>,
     /// The connections that were given up, but may still deliver requests that were written over them.
     old: OldConnections,
-    /// The number of tries to connect in a row without a connection that lasted, and the beginning of the last one.
+    /// The number of tries to connect in a row that have failed, and the beginning of the last one.
     tries: u32,
+    /// The number of connections in a row that did not last.
+    short: u32,
     tried_at: Time,
     /// True if the connection was closed in the middle of a write, and opened once more for that write.
     is_reopened: bool,
@@ -180,6 +182,7 @@ impl<R: Request, Q> Link<R, Q> {
             pending: PendingReleases::new(),
             old: OldConnections::new(),
             tries: 0,
+            short: 0,
             tried_at: Time::from_start(Duration::ZERO),
             is_reopened: false,
             drains: false,
@@ -420,6 +423,7 @@ impl<R: Request, Q> Link<R, Q> {
         let connection = self.connection.as_mut()?;
         if connection.up_since.is_none() {
             connection.up_since = Some(now);
+            self.tries = self.short;
             around.set_up();
         }
         let (jobs, manner) = match self.again.take() {

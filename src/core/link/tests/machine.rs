@@ -193,8 +193,25 @@ fn a_connection_that_does_not_last_counts_as_a_failed_try() {
         }
         pauses
     };
-    assert_eq!(pause_after(ms(1_000)), [20; 8]);
-    assert_eq!(pause_after(ms(999)), [20, 30, 50, 90, 170, 330, 510, 510]);
+    assert_eq!(pause_after(ms(1_200)), [20; 8]);
+    assert_eq!(pause_after(ms(1_199)), [20, 30, 50, 90, 170, 330, 510, 510]);
+}
+
+#[test]
+fn the_tries_of_an_outage_are_forgotten_once_the_node_is_up() {
+    let mut driven = Driven::new();
+    for _ in 0..10 {
+        assert_eq!(driven.poll(), Step::Connect);
+        driven.link.handle_not_opened("refused", driven.now, &mut driven.world);
+        let Step::Wait(until) = driven.poll() else { panic!("it is down") };
+        driven.now = until;
+    }
+    driven.opened(1);
+    assert!(matches!(driven.poll(), Step::Wait(_)));
+    driven.broken(false);
+    assert_eq!(driven.poll(), Step::Close);
+    driven.link.handle_closed(driven.now, &mut driven.world);
+    assert_eq!(driven.poll(), Step::Wait(driven.now.after(ms(20))));
 }
 
 #[test]
