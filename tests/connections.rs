@@ -214,7 +214,7 @@ fn the_library_is_named_where_that_makes_no_noise() {
         let locks = builder([url]).owner_label("web").build().expect("valid settings");
         drop(locks.try_lock("orders/42").expect("it is free"));
         // Those of the first connection. Another one, which looks which server answers, begins with a PING as well.
-        let said = said.lock();
+        let said = said.lock().clone();
         let first = said.iter().enumerate().take_while(|(i, it)| *i == 0 || *it != "PING");
         first.map(|(_, it)| it.clone()).take(4).collect::<Vec<_>>()
     };
