@@ -25,7 +25,7 @@ impl<R: Request, Q> Link<R, Q> {
         let left = self.old.that_have_to_end(opened.run_of_requests(), opened.id, now);
         let via = Via { connection: 0, fenced: false };
         let (known, round_trip) = (Known::new(), RoundTrip::new(now));
-        self.connection = Some(Connection { opened, via, known, round_trip, up_since: None });
+        self.connection = Some(Connection { opened, via, known, round_trip, is_up: false });
         if left.is_empty() {
             self.fenced_off(now);
         } else {
@@ -257,13 +257,7 @@ impl<R: Request, Q> Link<R, Q> {
             phase => return self.phase = phase,
         }
         let Some(connection) = &self.connection else { return };
-        let is_up = connection.up_since.is_some();
-        if let Some(since) = connection.up_since {
-            match now.since(since) >= RECONNECT.max + self.timeout {
-                true => (self.short, self.tries) = (0, 0),
-                false => self.short = self.short.saturating_add(1),
-            }
-        }
+        let is_up = connection.is_up;
         // Only unanswered requests matter: a question about the node may run late.
         if is_up && self.again.is_some() {
             let opened = &connection.opened;

@@ -56,8 +56,6 @@ pub(crate) const GRACE: Duration = Duration::from_millis(50);
 /// The most requests that go into one write.
 const MOST_WRITTEN: usize = 256;
 
-/// The pauses between tries to connect. A connection that did not last for a second counts as a failed try: a server that has too
-/// many clients loses connections soon, and must not get more of them for that.
 const RECONNECT: Backoff =
     Backoff { min: Duration::from_millis(20), max: Duration::from_millis(1_000) };
 
@@ -101,8 +99,6 @@ pub(crate) struct Link<R: Request, Q> {
     old: OldConnections,
     /// The number of tries to connect in a row that have failed, and the beginning of the last one.
     tries: u32,
-    /// The number of connections in a row that did not last.
-    short: u32,
     tried_at: Time,
     /// True if the connection was closed in the middle of a write, and opened once more for that write.
     is_reopened: bool,
@@ -163,8 +159,8 @@ struct Connection<S> {
     via: Via,
     known: Known<S>,
     round_trip: RoundTrip,
-    /// The time from which the connection may be used: the node was asked about itself over it.
-    up_since: Option<Time>,
+    /// True once the node was asked about itself over this connection, and may be used.
+    is_up: bool,
 }
 
 impl<R: Request, Q> Link<R, Q> {
@@ -182,7 +178,6 @@ impl<R: Request, Q> Link<R, Q> {
             pending: PendingReleases::new(),
             old: OldConnections::new(),
             tries: 0,
-            short: 0,
             tried_at: Time::from_start(Duration::ZERO),
             is_reopened: false,
             drains: false,
@@ -421,9 +416,8 @@ impl<R: Request, Q> Link<R, Q> {
         }
         self.in_a_row = 0;
         let connection = self.connection.as_mut()?;
-        if connection.up_since.is_none() {
-            connection.up_since = Some(now);
-            self.tries = self.short;
+        if !std::mem::replace(&mut connection.is_up, true) {
+            self.tries = 0;
             around.set_up();
         }
         let (jobs, manner) = match self.again.take() {
@@ -574,7 +568,7 @@ impl<R: Request, Q> Link<R, Q> {
 
     /// Returns true if the node may be used over the present connection.
     pub(crate) fn is_up(&self) -> bool {
-        self.connection.as_ref().is_some_and(|connection| connection.up_since.is_some())
+        self.connection.as_ref().is_some_and(|connection| connection.is_up)
     }
 
     /// Returns true if any release is kept, or is to be repeated.

@@ -4,7 +4,7 @@
 //!
 //! - while it is faulty or cut off, until its clients have found it again; if it has forgotten locks, also for the quarantine
 //!   that follows, which takes the longest TTL;
-//! - while it is slow by itself, on a busy machine, and for as long again, at least a second: a client whose request had no answer in time
+//! - while it is slow by itself, on a busy machine, and for as long again: a client whose request had no answer in time
 //!   reconnects, and sleeps longer each time;
 //! - while the links of the call's own worker to it are faulty, or that worker is stopped;
 //! - for a name, while the links to it are faulty from another worker that holds or wants that name. That worker may leave a
@@ -33,8 +33,6 @@ use super::waits::{MOMENT, Policy, WaitRules};
 /// Lifetime of a reservation that its caller does not renew (`core/acquire/reservation.rs`).
 const RESERVED: Duration = Duration::from_secs(2);
 
-/// The longest pause of a client before it connects again.
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// Time after which a caller reserves a lock that others share (in the same file).
 const BESIDE_SHARERS: Duration = Duration::from_millis(100);
 
@@ -126,7 +124,7 @@ impl<'a> Absence<'a> {
         gaps.extend(self.noticed.slow.iter().map(|slow| Gap {
             masters: Masters::These(BTreeSet::from([slow.master])),
             name: None,
-            span: (slow.begin, slow.end + LONGEST_PAUSE.max(slow.end - slow.begin)),
+            span: (slow.begin, slow.end + (slow.end - slow.begin)),
         }));
         for fault in self.faults.iter().filter(|fault| fault.begin < call.end) {
             match fault.worker() {

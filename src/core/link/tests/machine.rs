@@ -174,46 +174,6 @@ fn requests_fail_at_once_while_the_node_is_down_and_one_that_waits_has_another_t
     }
 }
 
-/// A server with too many clients loses each connection soon.
-#[test]
-fn a_connection_that_does_not_last_counts_as_a_failed_try() {
-    let pause_after = |lasted| {
-        let mut driven = Driven::new();
-        let mut pauses = Vec::new();
-        for id in 0..8 {
-            driven.opened(id);
-            assert!(matches!(driven.poll(), Step::Wait(_)));
-            driven.now = driven.now.after(lasted);
-            driven.broken(false);
-            assert_eq!(driven.poll(), Step::Close);
-            driven.link.handle_closed(driven.now, &mut driven.world);
-            let Step::Wait(until) = driven.poll() else { panic!("it is down") };
-            pauses.push(until.since(driven.now).as_millis());
-            driven.now = until;
-        }
-        pauses
-    };
-    assert_eq!(pause_after(ms(1_200)), [20; 8]);
-    assert_eq!(pause_after(ms(1_199)), [20, 30, 50, 90, 170, 330, 510, 510]);
-}
-
-#[test]
-fn the_tries_of_an_outage_are_forgotten_once_the_node_is_up() {
-    let mut driven = Driven::new();
-    for _ in 0..10 {
-        assert_eq!(driven.poll(), Step::Connect);
-        driven.link.handle_not_opened("refused", driven.now, &mut driven.world);
-        let Step::Wait(until) = driven.poll() else { panic!("it is down") };
-        driven.now = until;
-    }
-    driven.opened(1);
-    assert!(matches!(driven.poll(), Step::Wait(_)));
-    driven.broken(false);
-    assert_eq!(driven.poll(), Step::Close);
-    driven.link.handle_closed(driven.now, &mut driven.world);
-    assert_eq!(driven.poll(), Step::Wait(driven.now.after(ms(20))));
-}
-
 #[test]
 fn grants_count_by_the_clock_and_a_doubt_has_it_read_twice_more() {
     let granted = Some(Meaning::Granted);
