@@ -15,7 +15,7 @@ use super::probe::{Probe, Role};
 ///
 /// They begin with the shortest one again if another server answers, or if the node was lost. The latter happens at most once in
 /// the longest pause, and no check begins before the node was up for a second. A server that has too many clients loses their
-/// connections again and again. If each of them then made further connections for checks, the server would never recover.
+/// connections again and again. If each of them then made further connections for checks, that would add to its load.
 const LOOKS: Backoff = Backoff { min: Duration::from_secs(1), max: Duration::from_secs(60) };
 
 /// A server that was not seen for so long is gone. Ten checks have not met it then. If connections are spread by chance over two
