@@ -6,9 +6,10 @@ use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Below the range from which systems choose the source ports of outgoing connections. While a server is down, such a
-/// connection could take its port, or even connect to itself.
-const RANGE: Range<u16> = 20_000..30_000;
+/// Below the range from which systems choose the source ports of outgoing connections, which begins at 32,768 on Linux. While
+/// a server is down, such a connection could take its port, or even connect to itself. The bus of a server in cluster mode has
+/// the port that is 10,000 higher, which is below that range too, and is no server's port.
+const RANGE: Range<u16> = 12_000..22_000;
 /// The ports of a block, which one process has for its life.
 pub(crate) const BLOCK: u16 = 50;
 const TRIES: usize = 1_000;
