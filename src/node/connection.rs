@@ -19,7 +19,7 @@ use super::wire::Wire;
 use crate::clock;
 use crate::core::admission::Offset;
 use crate::core::base::Time;
-use crate::core::link::{self, GRACE, Opened};
+use crate::core::link::{self, GRACE, Opened, PATIENCE};
 use crate::error::{Cause, NodeFault};
 
 /// Asks a server for its clock.
@@ -71,12 +71,19 @@ pub(super) enum Reply {
 pub(super) type Broken = link::Broken<NodeFault>;
 
 impl Connection {
-    /// Connects to the one address that is meant, logs in and checks that the server is one that we can use. Each
-    /// step takes `timeout` at most.
+    /// Connects to the one address that is meant, logs in and checks that the server is one that we can use. To connect takes
+    /// `timeout` at most, and each further step as long or [`PATIENCE`].
     pub(super) fn open_at(address: &Address, timeout: Duration) -> Result<Self, NodeFault> {
-        let wire = Wire::connect(address, timeout, timeout + GRACE)
+        let wire = Wire::connect(address, timeout, (timeout + GRACE).max(PATIENCE))
             .map_err(|error| connect_fault(address, Unread::Failed(error.into())))?;
         Self::over(wire, address, timeout)
+    }
+
+    /// Notes that the node is usable over the connection: from now on, no single read takes longer than a request may.
+    pub(super) fn has_come_up(&mut self) {
+        // Without that limit a read that blocks may take as long as a login.
+        let _ = self.wire.set_read_timeout(self.timeout + GRACE);
+        self.address.has_answered();
     }
 
     /// Like [`open_at`](Self::open_at), over an existing connection.
@@ -86,7 +93,8 @@ impl Connection {
         timeout: Duration,
     ) -> Result<Self, NodeFault> {
         let address = &address.with_login(timeout)?;
-        let logged_in = log_in(&mut wire, address, clock::now().after(timeout))?;
+        let patience = timeout.max(PATIENCE);
+        let logged_in = log_in(&mut wire, address, clock::now().after(patience))?;
         let mut connection = Self {
             wire,
             address: address.clone(),
@@ -100,7 +108,7 @@ impl Connection {
             of_library: 0,
             fresh: !logged_in.heard,
         };
-        connection.check_server(clock::now().after(timeout))?;
+        connection.check_server(clock::now().after(patience))?;
         Ok(connection)
     }
 

@@ -277,9 +277,9 @@ impl Driver {
     }
 
     /// Notes that the node is usable over the new connection.
-    fn came_up(&self) {
-        let Some(connection) = &self.connection else { return };
-        connection.address.has_answered();
+    fn came_up(&mut self) {
+        let Some(connection) = &mut self.connection else { return };
+        connection.has_come_up();
         // For a server that does not let us probe it. Otherwise its clock is known by now, and those to compare it with.
         if let Some(clock) = connection.clock().filter(|_| self.set.clock(self.node).is_none()) {
             self.set.set_clock(self.node, clock);

@@ -12,6 +12,7 @@ use super::faults::connect_fault;
 use super::reader::Unread;
 use crate::clock;
 use crate::core::base::Time;
+use crate::core::link::PATIENCE;
 use crate::error::{Cause, NodeFault};
 
 /// Most addresses that are tried for one connection. The next try begins with the others.
@@ -21,11 +22,12 @@ const MOST: usize = 8;
 /// get their turn within the time of one step.
 const ALONE: Duration = Duration::from_millis(250);
 
-/// Number of steps: to connect, to log in, and to identify the server.
-const STEPS: u32 = 3;
+/// Number of steps behind the connect: to log in, and to identify the server.
+const STEPS: u32 = 2;
 
 impl Connection {
-    /// Looks up the name, connects, logs in and checks that the server is one that we can use. Each step takes `timeout` at most.
+    /// Looks up the name, connects, logs in and checks that the server is one that we can use. The first two steps take `timeout`
+    /// at most each, the others as long or [`PATIENCE`].
     /// Among several addresses, the first one whose server lets us in is taken, and a replica only if no other server does: a near
     /// replica would always come before a far master. The caller must report if the server is usable
     /// ([`Address::has_answered`], [`Address::has_failed`]).
@@ -50,7 +52,7 @@ fn first_of(name: &Address, addresses: &[Address], timeout: Duration) -> Opened 
     let count = addresses.len();
     let (sender, results) = bounded(count);
     let alone = ALONE.min(timeout / u32::try_from(count + 1).unwrap_or(u32::MAX));
-    let until = clock::now().after(timeout.saturating_mul(STEPS));
+    let until = clock::now().after(timeout).after(timeout.max(PATIENCE).saturating_mul(STEPS));
     let first = ALONE.min(timeout / 3).max(alone);
     let (mut fault, mut replica) = (None, None);
     let (mut left, mut open) = (addresses.iter(), 0);

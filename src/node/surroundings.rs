@@ -35,6 +35,10 @@ impl Surroundings<Asked> for Around<'_> {
         random()
     }
 
+    fn has_waiting(&mut self) -> bool {
+        self.set.mailbox(self.node).len() > 0
+    }
+
     fn settled_until(&mut self) -> Option<Time> {
         self.set.settled_until(self.node)
     }

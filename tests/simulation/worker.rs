@@ -108,6 +108,7 @@ struct Around<'a, 'b> {
     cx: &'a mut Cx<'b>,
     node: usize,
     down: &'a mut Option<NoAnswer>,
+    has_waiting: bool,
 }
 
 impl Surroundings<Asked> for Around<'_, '_> {
@@ -116,6 +117,10 @@ impl Surroundings<Asked> for Around<'_, '_> {
 
     fn random(&mut self) -> f64 {
         self.cx.net.chance.share()
+    }
+
+    fn has_waiting(&mut self) -> bool {
+        self.has_waiting
     }
 
     fn settled_until(&mut self) -> Option<Time> {
@@ -354,8 +359,8 @@ impl Worker {
         cx: &mut Cx<'_>,
         tell: impl FnOnce(&mut Link<Asked, Question>, &mut Around<'_, '_>),
     ) {
-        let Self { node, link, down, .. } = self;
-        tell(link, &mut Around { cx, node: *node, down });
+        let Self { node, link, down, mailbox, .. } = self;
+        tell(link, &mut Around { cx, node: *node, down, has_waiting: !mailbox.is_empty() });
         while let Some(event) = self.link.poll_event() {
             let Event::Answered(answered) = event else { continue };
             if let Some(seen_at) = answered.clock_moved {
@@ -674,7 +679,12 @@ impl Worker {
     /// Handles the end of the time for the answers.
     pub(super) fn timer(&mut self, cx: &mut Cx<'_>, epoch: u64) {
         if let (Step::Read(..), true) = (self.step, epoch == self.epoch) {
-            self.broken(cx, false);
+            let (now, mut next) = (cx.now(), self.step);
+            self.tell(cx, |link, around| next = link.poll(now, around));
+            // Otherwise the node gets more time.
+            if next == self.step {
+                self.broken(cx, false);
+            }
             self.carry_on(cx);
         }
     }

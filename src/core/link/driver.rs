@@ -141,6 +141,9 @@ pub(crate) trait Surroundings<R: Request> {
     /// Returns a random number in `0.0..1.0`.
     fn random(&mut self) -> f64;
 
+    /// Returns true if requests wait that were not submitted yet.
+    fn has_waiting(&mut self) -> bool;
+
     /// Returns the time until which no question about the node is needed, if that is known.
     fn settled_until(&mut self) -> Option<Time>;
 

@@ -25,6 +25,7 @@ mod keepalive;
 mod late;
 mod old_connections;
 mod order;
+mod patience;
 mod pending;
 mod route;
 
@@ -46,6 +47,7 @@ pub(crate) use old_connections::OldConnections;
 #[cfg(test)]
 #[allow(unused_imports, reason = "the tests that use it need embedded nodes")]
 pub(crate) use order::{WORTH_IT, calls, put_in_order};
+pub(crate) use patience::PATIENCE;
 use pending::PendingReleases;
 pub(crate) use route::Route;
 
@@ -345,7 +347,7 @@ impl<R: Request, Q> Link<R, Q> {
                 Phase::Ending { is_written: false, .. }
                 | Phase::Asking { is_written: false, .. } => Some(Step::Write),
                 Phase::Ending { deadline, .. } => Some(Step::Read(Awaited::Ended, *deadline)),
-                Phase::Asking { deadline, .. } => Some(Step::Read(Awaited::Question, *deadline)),
+                Phase::Asking { .. } => Some(self.poll_asking(now, around)),
                 Phase::Exchanging => self.poll_exchanging(now, around),
                 Phase::Closing { .. } => Some(Step::Close),
                 Phase::Ended => Some(Step::End),

@@ -91,6 +91,8 @@ impl Fault for &'static str {
 pub(super) struct World {
     pub(super) mark: Result<&'static str, Failure>,
     pub(super) serves: bool,
+    /// True if requests wait that were not submitted yet.
+    pub(super) has_waiting: bool,
     /// The time until which no question about the node is needed.
     pub(super) settled: Option<Time>,
     /// The number of questions that are still to be asked.
@@ -103,7 +105,16 @@ pub(super) struct World {
 impl Default for World {
     fn default() -> Self {
         let (mark, verdict) = (Ok("mark"), ClockVerdict::Fits);
-        Self { mark, serves: true, settled: None, questions: 0, verdict, is_down: false, doubts: 0 }
+        Self {
+            mark,
+            serves: true,
+            has_waiting: false,
+            settled: None,
+            questions: 0,
+            verdict,
+            is_down: false,
+            doubts: 0,
+        }
     }
 }
 
@@ -113,6 +124,10 @@ impl Surroundings<Fake> for World {
 
     fn random(&mut self) -> f64 {
         0.5
+    }
+
+    fn has_waiting(&mut self) -> bool {
+        self.has_waiting
     }
 
     fn settled_until(&mut self) -> Option<Time> {

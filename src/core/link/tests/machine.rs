@@ -279,6 +279,54 @@ fn a_node_is_asked_about_itself_a_few_times_in_a_row_and_not_much_more_often() {
     assert!(without(&[Mechanism::ProbesAreBounded], asked) > 2 * MOST_QUESTIONS);
 }
 
+/// Returns the time in milliseconds for which a question is waited for, if it is polled at each deadline. A request comes at `comes`,
+/// which waits outside of the machine if it is not `is_submitted`.
+fn waits_for_question(driven: &mut Driven, comes: Option<u64>, is_submitted: bool) -> u64 {
+    driven.world.questions = 1;
+    driven.world.settled = None;
+    let sent = driven.now;
+    assert_eq!(driven.write(), ["ask 7+"]);
+    loop {
+        let Step::Read(Awaited::Question, deadline) = driven.poll() else { panic!("it asks") };
+        match comes.map(|ms| sent.after(Duration::from_millis(ms))) {
+            Some(comes) if driven.now < comes && comes < deadline => {
+                driven.now = comes;
+                match is_submitted {
+                    true => drop(driven.submit(1, Purpose::Anyway)),
+                    false => driven.world.has_waiting = true,
+                }
+            }
+            _ if deadline <= driven.now => return driven.now.since(sent).as_millis() as u64,
+            _ => driven.now = deadline,
+        }
+    }
+}
+
+#[test]
+fn a_question_has_more_time_while_no_request_waits_for_its_answer() {
+    let up = || {
+        let mut driven = Driven::up();
+        driven.now = driven.now.after(Duration::from_secs(2));
+        driven
+    };
+    assert_eq!(waits_for_question(&mut up(), None, false), 1_000);
+    for is_submitted in [true, false] {
+        for (comes, until) in
+            [(1, 250), (249, 250), (251, 500), (499, 500), (501, 750), (990, 1_000)]
+        {
+            let waited = waits_for_question(&mut up(), Some(comes), is_submitted);
+            assert_eq!(waited, until, "{comes}, {is_submitted}");
+        }
+    }
+}
+
+#[test]
+fn requests_do_not_wait_for_the_first_question_of_a_connection_so_it_has_more_time() {
+    let mut driven = Driven::new();
+    driven.opened(1);
+    assert_eq!(waits_for_question(&mut driven, Some(1), false), 1_000);
+}
+
 #[test]
 fn a_connection_without_a_client_ends_when_nothing_needs_to_be_told() {
     let mut driven = Driven::up();
