@@ -220,6 +220,9 @@ impl Builder {
     /// Defaults to 200 ms. That is far above a healthy network's round trip and far below the TTL, so that a majority of
     /// hung nodes is detected quickly and a try against it costs little. A hung *minority* costs nothing, whatever the limit
     /// is.
+    ///
+    /// Where no caller waits, a node has at least a second: for the login, and for the checks of an idle client. So clients that
+    /// are too many for a server at one moment do not make it slower by new connections.
     pub fn node_timeout(mut self, timeout: Duration) -> Self {
         self.settings.node_timeout = timeout;
         self

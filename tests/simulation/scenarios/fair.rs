@@ -130,7 +130,7 @@ fn first_is_first(run: &Run) -> bool {
     holds < waits && waits < comes && waits > Some(seconds(6))
 }
 
-const OUTAGE: Scenario = Scenario { runs: 20, plan: outage, happened: first_is_first };
+const OUTAGE: Scenario = Scenario { runs: 40, plan: outage, happened: first_is_first };
 
 #[test]
 fn a_caller_that_waited_before_an_outage_is_first_after_it() {
