@@ -221,8 +221,8 @@ impl Builder {
     /// hung nodes is detected quickly and a try against it costs little. A hung *minority* costs nothing, whatever the limit
     /// is.
     ///
-    /// Where no caller waits, a node has at least a second: for the login, and for the checks of an idle client. So clients that
-    /// are too many for a server at one moment do not make it slower by new connections.
+    /// A login has at least a second, and so has the check of a node while no request waits for it. If many clients make a
+    /// server slow for a moment, they keep their connections then. New ones would make it slower.
     pub fn node_timeout(mut self, timeout: Duration) -> Self {
         self.settings.node_timeout = timeout;
         self

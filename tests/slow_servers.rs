@@ -1,5 +1,5 @@
-//! A server that answers, but slowly, as one that has too many clients. A client that gave up its connection would make another one,
-//! which costs the server more than the answer.
+//! A server that answers slowly, for example because it has too many clients. A client that gave up its connection would make
+//! another one, which costs the server more than the answer.
 
 mod support;
 
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use quorlock::Quorlock;
+use quorlock::{Builder, Quorlock};
 use support::clients::fresh;
 use support::relay::{Conversation, Relay, Words};
 use support::{Server, wait_until};
@@ -51,27 +51,32 @@ impl Conversation for Slow {
     }
 }
 
-/// A client that takes no lock, of a server some of whose answers are late; and the most questions over one connection so far.
-fn idle(late: Late) -> (Server, Relay, Quorlock, Arc<AtomicUsize>) {
+/// Starts a server, some of whose answers are late, and a client that takes no lock. Also returns a count: the most
+/// questions that the client has asked over one connection.
+fn idle(late: Late, set: fn(Builder) -> Builder) -> (Server, Relay, Quorlock, Arc<AtomicUsize>) {
     let server = Server::start();
     let most = Arc::new(AtomicUsize::new(0));
     let counted = most.clone();
     let conversation = move || Slow { late, questions: 0, most: counted.clone() };
     let relay = Relay::start_with(&server, false, conversation);
-    let locks = fresh([relay.url()]).node_timeout(NODE_TIMEOUT).build().expect("valid settings");
+    let builder = set(fresh([relay.url()]).node_timeout(NODE_TIMEOUT));
+    let locks = builder.build().expect("valid settings");
     (server, relay, locks, most)
 }
 
 #[test]
 fn a_login_has_more_time_than_a_request() {
-    let (_server, _relay, locks, most) = idle(Late::First);
+    let (_server, _relay, locks, most) = idle(Late::First, |builder| builder);
     wait_until("the node is up", LIMIT, || locks.node_stats()[0].connected);
     assert!(most.load(Ordering::SeqCst) >= 1, "it was late");
 }
 
 #[test]
 fn a_slow_answer_to_a_check_costs_an_idle_client_no_connection() {
-    let (_server, _relay, locks, most) = idle(Late::Checks);
-    wait_until("four checks over one connection", LIMIT, || most.load(Ordering::SeqCst) > 4);
-    drop(locks);
+    let set: [fn(Builder) -> Builder; 2] =
+        [|builder| builder, |builder| builder.wait_replicas(1, NODE_TIMEOUT)];
+    for set in set {
+        let (_server, _relay, _locks, most) = idle(Late::Checks, set);
+        wait_until("four checks over one connection", LIMIT, || most.load(Ordering::SeqCst) > 4);
+    }
 }

@@ -72,7 +72,7 @@ pub(super) type Broken = link::Broken<NodeFault>;
 
 impl Connection {
     /// Connects to the one address that is meant, logs in and checks that the server is one that we can use. To connect takes
-    /// `timeout` at most, and each further step as long or [`PATIENCE`].
+    /// `timeout` at most. Each further step takes `timeout` at most, or [`PATIENCE`] if that is longer.
     pub(super) fn open_at(address: &Address, timeout: Duration) -> Result<Self, NodeFault> {
         let wire = Wire::connect(address, timeout, (timeout + GRACE).max(PATIENCE))
             .map_err(|error| connect_fault(address, Unread::Failed(error.into())))?;
@@ -83,7 +83,6 @@ impl Connection {
     pub(super) fn has_come_up(&mut self) {
         // Without that limit a read that blocks may take as long as a login.
         let _ = self.wire.set_read_timeout(self.timeout + GRACE);
-        self.address.has_answered();
     }
 
     /// Like [`open_at`](Self::open_at), over an existing connection.
@@ -157,7 +156,10 @@ impl Connection {
     }
 
     pub(super) fn write(&mut self, bytes: &[u8]) -> Result<(), Broken> {
-        let until = clock::now().after(self.timeout);
+        self.write_by(bytes, clock::now().after(self.timeout))
+    }
+
+    fn write_by(&mut self, bytes: &[u8], until: Time) -> Result<(), Broken> {
         self.wire.write(bytes, until).map_err(|error| {
             // A server that refuses our certificate sends the reason and closes: the reason is still unread.
             let closed = error.is_connection_dropped();
@@ -287,7 +289,8 @@ impl Connection {
         commands.extend_from_slice(CLIENT_ID);
         let is_named = self.address.naming().write_name(&mut commands);
         let sent = clock::now();
-        self.write(&commands).map_err(|broken| broken.fault)?;
+        // A TLS handshake that comes with this write may take as long as the answers.
+        self.write_by(&commands, deadline).map_err(|broken| broken.fault)?;
         self.read_text(deadline)?;
         let clock = self.read_clock(sent, deadline);
         // A server other than Redis may not know TIME; the checks below find its own fault first.

@@ -127,6 +127,8 @@ impl Driver {
                 }
                 Step::Read(_, deadline) if self.is_shared() => match self.has_answer() {
                     Ok(false) if clock::now() < deadline => return self.waits(deadline),
+                    // The time for an answer is over, unless the machine gives the node more time.
+                    Ok(false) if self.poll() != step => self.poll(),
                     Ok(_) => self.follow(step),
                     Err(broken) => self.is_broken(broken),
                 },
@@ -144,10 +146,11 @@ impl Driver {
     }
 
     /// Returns true if others may use the connection while an answer is on its way: a caller that takes it, or requests that go out
-    /// before the answer.
+    /// before the answer. No request's answer is on its way with that to a question about the node.
     fn is_shared(&self) -> bool {
         let may_be_taken = self.confirmer.is_none() && !self.set.is_crowded();
-        self.mailbox.has_waker() && self.is_up && (may_be_taken || self.link.is_far())
+        let may_wait = may_be_taken || self.link.is_far() || self.link.is_asking();
+        self.mailbox.has_waker() && self.is_up && may_wait
     }
 
     /// Waits for an answer until `deadline`, or until something may be written before that.
@@ -201,8 +204,7 @@ impl Driver {
             // Otherwise waiting requests would have to wait until no more releases are due.
             self.submit_what_waits();
         }
-        let (set, status) = (&self.set, &self.shared.status);
-        let mut around = Around { node: self.node, set, status };
+        let mut around = Around { node: self.node, set: &self.set, status: &self.shared.status };
         let step = self.link.poll(clock::now(), &mut around);
         self.others_wait &= !matches!(step, Step::Wait(_));
         self.hand_out();
@@ -280,6 +282,7 @@ impl Driver {
     fn came_up(&mut self) {
         let Some(connection) = &mut self.connection else { return };
         connection.has_come_up();
+        connection.address.has_answered();
         // For a server that does not let us probe it. Otherwise its clock is known by now, and those to compare it with.
         if let Some(clock) = connection.clock().filter(|_| self.set.clock(self.node).is_none()) {
             self.set.set_clock(self.node, clock);
@@ -518,10 +521,7 @@ impl Driver {
             self.link.leave_answers();
         }
         self.left_until = is_left.then(|| now.after(left));
-        match self.left_until {
-            Some(until) => until < self.shared.wakes_at(),
-            None => progress != Progress::Rests,
-        }
+        self.left_until.map_or(progress != Progress::Rests, |until| until < self.shared.wakes_at())
     }
 
     /// Returns true if the socket takes so many bytes of a caller at once.

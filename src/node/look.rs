@@ -14,6 +14,7 @@ use super::question;
 use super::set::NodeSet;
 use crate::clock;
 use crate::core::base::Time;
+use crate::core::link::PATIENCE;
 use crate::error::NodeFault;
 use crate::random::random;
 
@@ -70,7 +71,7 @@ fn look_by(
     node: usize,
 ) -> Result<Connection, NodeFault> {
     let mut connection = opened?;
-    let answer = question::probe(&mut connection, set.mark_key(), timeout);
+    let answer = question::probe(&mut connection, set.mark_key(), timeout.max(PATIENCE));
     // A server that does not answer the probe cannot be told from another one.
     if let Ok(answer) = answer.map_err(|broken| broken.fault)? {
         set.sighted(node, &answer.probe, clock::now());

@@ -27,7 +27,7 @@ const STEPS: u32 = 2;
 
 impl Connection {
     /// Looks up the name, connects, logs in and checks that the server is one that we can use. The first two steps take `timeout`
-    /// at most each, the others as long or [`PATIENCE`].
+    /// at most each; the others do as well, or take [`PATIENCE`] if that is longer.
     /// Among several addresses, the first one whose server lets us in is taken, and a replica only if no other server does: a near
     /// replica would always come before a far master. The caller must report if the server is usable
     /// ([`Address::has_answered`], [`Address::has_failed`]).

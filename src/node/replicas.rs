@@ -57,8 +57,12 @@ impl Confirmer {
                 Some(Err(Unconfirmed::TooFew(fault))) => Err(fault),
                 // There is no connection yet, or it was closed while it was idle.
                 None | Some(Err(Unconfirmed::Broken(_))) => {
-                    Connection::open(&self.address, self.timeout + self.replicas.timeout)
-                        .and_then(|open| self.confirm(open).map_err(Unconfirmed::fault))
+                    let opened =
+                        Connection::open(&self.address, self.timeout + self.replicas.timeout);
+                    opened.and_then(|mut open| {
+                        open.has_come_up();
+                        self.confirm(open).map_err(Unconfirmed::fault)
+                    })
                 }
             };
             // A connection to another server than the worker's is of no use for the next grants either.

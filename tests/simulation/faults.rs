@@ -342,7 +342,11 @@ pub(super) fn begin(world: &mut World, fault: &Fault) {
             let now = world.net.now;
             world.net.nodes[node].promote(MARK, now);
         }
-        Fault::TakenOver { node, clients } => world.net.take_over(node, clients),
+        Fault::TakenOver { node, clients } => {
+            let until = world.net.now + world.plan.promoted_grants_nothing_for();
+            let writes_until = world.plan.old_master_writes_until();
+            world.net.take_over(node, clients, (writes_until, until));
+        }
         Fault::OldMasterStops => world.net.stop_old_master(),
         Fault::WallClockForward { node, by } => {
             world.net.nodes[node].set_forward(by);

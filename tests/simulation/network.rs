@@ -16,6 +16,7 @@ use super::plan::Plan;
 use super::switches::Switches;
 use super::worker::NoAnswer;
 use crate::core::admission::Identity;
+use crate::core::link::PATIENCE;
 use crate::embedded::Reply;
 use crate::node::OF_SERVER;
 
@@ -192,6 +193,8 @@ struct OldMaster {
     node: usize,
     /// The number of clients that still reach it: the first ones.
     clients: usize,
+    /// The time until which the promoted replica grants nothing.
+    successor_away_until: Duration,
 }
 
 pub(super) struct Network {
@@ -328,8 +331,11 @@ impl Network {
         let link = self.links[client][node].clone();
         let SimNode { hung, down, loading, incarnation, .. } = *self.server(client, node);
         let there = self.delay(client, node, Way::ToNode);
-        let (after, conn) = if link.cut > 0 || link.deaf > 0 || (hung > 0 && down == 0) {
+        let (after, conn) = if link.cut > 0 || link.deaf > 0 {
             (timeout, Err(NoAnswer::Way))
+        } else if hung > 0 && down == 0 {
+            // Its system accepts the connection, and it does not answer the login.
+            (timeout.max(PATIENCE), Err(NoAnswer::Way))
         } else if down > 0 {
             (there, Err(NoAnswer::Way))
         } else if loading > 0 {

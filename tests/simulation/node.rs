@@ -45,6 +45,8 @@ pub(super) struct SimNode {
     steps: Vec<(Duration, Duration)>,
     /// End of the time for which it is out of reach after it has forgotten locks.
     pub(super) away_until: Duration,
+    /// Time until which it takes writes.
+    pub(super) writes_until: Duration,
     /// Time until which locks may be held that it has forgotten.
     pub(super) forgot_until: Duration,
     /// The holders of keys at this time of its wall clock, as found since its last command. Checkers ask for them
@@ -112,6 +114,7 @@ impl SimNode {
             was_set_back: false,
             steps: Vec::new(),
             away_until: Duration::ZERO,
+            writes_until: Duration::MAX,
             forgot_until: Duration::ZERO,
             found: Default::default(),
         };
@@ -344,7 +347,8 @@ impl SimNode {
     /// Returns the true time until which it grants the lock with that key to no owner that `owner` excludes.
     pub(super) fn closed_until(&mut self, key: &[u8], owner: &[u8], now: Duration) -> Duration {
         let until = self.key_until(key, owner, now);
-        until.map_or(self.away_until, |until| until.max(self.away_until))
+        let until = until.map_or(self.away_until, |until| until.max(self.away_until));
+        if until < self.writes_until { until } else { Duration::MAX }
     }
 
     /// Returns the true time until which `owner` has that key.

@@ -7,6 +7,8 @@ use super::faults::{Fault, Scheduled};
 use super::lock_id::LockId;
 use super::setup::{BACKOFF, Habit, NO_QUORUM, Setup};
 use super::shared::configuration;
+use crate::core::admission::quarantine::OLD_MASTER_WRITES;
+use crate::core::base::Mechanism;
 
 /// Duration of the faults before everything is healed.
 pub(super) const FAULTS_END: Duration = Duration::from_secs(20);
@@ -572,6 +574,23 @@ impl Plan {
     /// longest TTL, and the drift of clocks.
     pub(super) fn away(&self) -> Duration {
         self.longest_ttl() + self.longest_ttl() / 50 + Duration::from_millis(10)
+    }
+
+    /// The time until which the old master takes writes once a replica was promoted in its place.
+    pub(super) fn old_master_writes_until(&self) -> Duration {
+        let ends = self.faults.iter().filter_map(|scheduled| match scheduled.fault {
+            Fault::TakenOver { .. } => Some(scheduled.at + scheduled.lasts),
+            Fault::OldMasterStops => Some(scheduled.at),
+            _ => None,
+        });
+        ends.min().unwrap_or(Duration::MAX)
+    }
+
+    /// The least time for which a promoted replica grants nothing, on the slowest or fastest clock: its quarantine.
+    pub(super) fn promoted_grants_nothing_for(&self) -> Duration {
+        let quarantine = (self.longest_ttl() + OLD_MASTER_WRITES).mul_f64(0.98);
+        let is_on = self.quarantine && Mechanism::Quarantine.is_on();
+        if is_on { quarantine } else { Duration::ZERO }
     }
 
     /// Takes each node in turn away for long. It comes back without its data.

@@ -69,18 +69,18 @@ impl<R: Request, Q> Link<R, Q> {
 
     /// Notes that all shown commands were written, from `began` on.
     pub(crate) fn handle_written(&mut self, began: Time, now: Time) {
-        let (timeout, patience) = (now.after(self.timeout), now.after(self.timeout + GRACE));
-        let of_question = now.after(self.limit_of_question());
+        let (of_call, of_question) =
+            (now.after(self.timeout + GRACE), now.after(self.limit_of_question()));
         match &mut self.phase {
             Phase::Ending { is_written, deadline, .. } => {
-                (*is_written, *deadline) = (true, timeout)
+                (*is_written, *deadline) = (true, of_question)
             }
             Phase::Asking { is_written, sent, deadline, .. } => {
                 (*is_written, *sent, *deadline) = (true, began, of_question)
             }
             Phase::Exchanging => {
                 let written = self.in_flight.unwritten().into_iter();
-                written.for_each(|exchange| exchange.handle_written(began, patience));
+                written.for_each(|exchange| exchange.handle_written(began, of_call));
             }
             _ => {}
         }

@@ -24,7 +24,13 @@ impl<R: Request, Q> Link<R, Q> {
         Step::Read(Awaited::Question, *deadline)
     }
 
-    /// Returns the time limit of an answer to a question. Before the node is up, requests fail without waiting for it.
+    /// Returns true if only the answer to a question about the node is missing.
+    pub(crate) const fn is_asking(&self) -> bool {
+        matches!(self.phase, Phase::Asking { .. })
+    }
+
+    /// Returns the time limit of an answer that is no request's. Over a new connection it is longer: requests fail at once
+    /// as a rule while the node is down, and otherwise wait no longer than their callers do.
     pub(super) fn limit_of_question(&self) -> Duration {
         let limit = self.timeout.saturating_add(GRACE);
         if self.is_up() { limit } else { limit.max(PATIENCE) }

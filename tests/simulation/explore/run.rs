@@ -9,10 +9,12 @@ use super::place::{At, Places};
 use super::properties;
 use super::trouble::{Trouble, Troubles};
 use crate::core::admission::quarantine::OLD_MASTER_WRITES;
-use crate::core::base::without;
+use crate::core::base::{POLL, without};
 use crate::simulation::checkers::Violation;
 use crate::simulation::client::{Note, Phase};
 use crate::simulation::network::Event;
+use crate::simulation::plan::Plan;
+use crate::simulation::setup::{Habit, Loop, Setup};
 use crate::simulation::switches::Switches;
 use crate::simulation::world::World;
 
@@ -133,8 +135,11 @@ fn run_now(case: &Case, deviations: &[Deviation], switches: Switches, told: bool
         properties::check(&mut world, &mut sleeps_since);
     }
     world.net.now = world.net.now.max(case.plan.lasts);
-    let was_promoted = deviations.iter().any(|it| it.trouble == Trouble::Promoted);
-    end(&mut world, if was_promoted { OLD_MASTER_WRITES } else { Duration::ZERO });
+    let count = |trouble| deviations.iter().filter(|it| it.trouble == trouble).count() as u32;
+    let promoted = if count(Trouble::Promoted) > 0 { OLD_MASTER_WRITES } else { Duration::ZERO };
+    // Nobody announces the end of a killed caller's place in a queue. Behind several of them, a waiter finds out by asking again.
+    let killed = if is_fair(&case.plan) { count(Trouble::Killed) } else { 0 };
+    end(&mut world, promoted + POLL * killed.saturating_sub(1));
     let run = world.ends();
     let (violation, story, events) = (run.violation, run.story, run.events);
     Explored {
@@ -149,8 +154,15 @@ fn run_now(case: &Case, deviations: &[Deviation], switches: Switches, told: bool
     }
 }
 
-/// Heals everything, and lets the clients finish. Each of them that wants the lock again and again must get it once more. Nodes may
-/// be in quarantine for that much `longer` than the longest lock lives.
+/// Returns true if clients want a fair lock.
+fn is_fair(plan: &Plan) -> bool {
+    let is_fair =
+        |setup: &Setup| matches!(setup.habit, Habit::Loops(Loop { kind: Some("fair_mutex"), .. }));
+    plan.setups.iter().any(is_fair)
+}
+
+/// Heals everything, and lets the clients finish. Each of them that wants the lock again and again must get it once more.
+/// That may take that much `longer` than twice the longest life of a lock and two seconds.
 fn end(world: &mut World, longer: Duration) {
     world.net.calm = true;
     let World { clients, net, .. } = world;

@@ -237,14 +237,21 @@ impl Network {
         (0..self.links.len()).for_each(|client| self.end_listening(client, node));
     }
 
-    /// Promotes a replica in the place of that node. The old master lives on, and the first `clients` still reach it.
-    pub(in super::super) fn take_over(&mut self, node: usize, clients: usize) {
+    /// Promotes a replica in the place of that node. The old master lives on, and takes writes until `writes_until`. The first
+    /// `clients` still reach it. The replica grants nothing until `successor_away_until`.
+    pub(in super::super) fn take_over(
+        &mut self,
+        node: usize,
+        clients: usize,
+        (writes_until, successor_away_until): (Duration, Duration),
+    ) {
         let mut successor = self.nodes[node].successor(MARK, self.now);
         // Its keys do not show which locks are free.
         successor.away_until = Duration::MAX;
         (clients..self.links.len()).for_each(|client| self.reset(client, node));
-        let server = std::mem::replace(&mut self.nodes[node], successor);
-        self.old_master = Some(OldMaster { server, node, clients });
+        let mut server = std::mem::replace(&mut self.nodes[node], successor);
+        server.writes_until = writes_until;
+        self.old_master = Some(OldMaster { server, node, clients, successor_away_until });
     }
 
     /// Lets the replica of that node take over.
@@ -300,8 +307,9 @@ impl Network {
 
     /// Ends the old master.
     pub(in super::super) fn end_old_master(&mut self) {
-        let OldMaster { node, clients, .. } = self.old_master.take().expect("it lives on");
-        self.nodes[node].away_until = self.now;
+        let old = self.old_master.take().expect("it lives on");
+        let OldMaster { node, clients, successor_away_until, .. } = old;
+        self.nodes[node].away_until = successor_away_until.max(self.now);
         (0..clients).for_each(|client| self.reset(client, node));
     }
 

@@ -279,8 +279,8 @@ fn a_node_is_asked_about_itself_a_few_times_in_a_row_and_not_much_more_often() {
     assert!(without(&[Mechanism::ProbesAreBounded], asked) > 2 * MOST_QUESTIONS);
 }
 
-/// Returns the time in milliseconds for which a question is waited for, if it is polled at each deadline. A request comes at `comes`,
-/// which waits outside of the machine if it is not `is_submitted`.
+/// Returns the time in milliseconds for which a question is waited for, if the machine is polled at each deadline. A request
+/// comes after `comes` milliseconds. It waits in the machine if it `is_submitted`, and otherwise outside.
 fn waits_for_question(driven: &mut Driven, comes: Option<u64>, is_submitted: bool) -> u64 {
     driven.world.questions = 1;
     driven.world.settled = None;
@@ -321,7 +321,7 @@ fn a_question_has_more_time_while_no_request_waits_for_its_answer() {
 }
 
 #[test]
-fn requests_do_not_wait_for_the_first_question_of_a_connection_so_it_has_more_time() {
+fn the_first_question_of_a_connection_has_more_time() {
     let mut driven = Driven::new();
     driven.opened(1);
     assert_eq!(waits_for_question(&mut driven, Some(1), false), 1_000);
