@@ -202,7 +202,7 @@ impl Builder {
     /// Turns the quarantine on or off. In quarantine, a node that may have forgotten locks grants none for
     /// [`max_ttl`](Self::max_ttl): it is new, or was restarted, emptied or promoted, or its wall clock was set forward. After a
     /// promotion the quarantine is 13 seconds longer, since the old master may have granted locks meanwhile. Held locks
-    /// continue, and are renewed there.
+    /// continue, and are renewed there (on a promoted node, after 13 seconds).
     ///
     /// Defaults to on. Otherwise a flush, or restarts of a majority within one TTL, give a held lock to a second client. The
     /// price is that a new set grants its first lock after `max_ttl`, and a single node waits that long after each restart.
@@ -221,8 +221,8 @@ impl Builder {
     /// hung nodes is detected quickly and a try against it costs little. A hung *minority* costs nothing, whatever the limit
     /// is.
     ///
-    /// A login has at least a second, and so has the check of a node while no request waits for it. If many clients make a
-    /// server slow for a moment, they keep their connections then. New ones would make it slower.
+    /// A login has at least a second, and so has, on Unix, the check of a node while no request waits for it. If many clients
+    /// make a server slow for a moment, they keep their connections then. New ones would make it slower.
     pub fn node_timeout(mut self, timeout: Duration) -> Self {
         self.settings.node_timeout = timeout;
         self

@@ -53,9 +53,16 @@ struct Outcome {
     error: String,
 }
 
+/// The side of the client that holds locks when the partition comes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Holder {
+    WithOldMaster,
+    WithReplica,
+}
+
 /// Parts the clients while one of them holds locks, and promotes the replica. Ends once the other side has got all names, or when
 /// both sides have held each of them. `needs_replica`: the old master takes no writes without its replica.
-fn part(needs_replica: bool) -> Outcome {
+fn part(holder: Holder, needs_replica: bool) -> Outcome {
     let old = Server::start_with(&["--repl-diskless-sync-delay", "0"]);
     let others = [Server::start(), Server::start()];
     // The master hears nothing of its replica in the partition, and no end of the connection either.
@@ -69,8 +76,18 @@ fn part(needs_replica: bool) -> Outcome {
     if needs_replica {
         old.command(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
     }
+    let (holds, wants) = match holder {
+        Holder::WithOldMaster => (&first, &second),
+        Holder::WithReplica => (&second, &first),
+    };
     let guards: Vec<_> =
-        (0..NAMES).map(|i| first.locks.lock(name(i)).expect("all nodes are up")).collect();
+        (0..NAMES).map(|i| holds.locks.lock(name(i)).expect("all nodes are up")).collect();
+    if holder == Holder::WithReplica {
+        // Its keys at the other side end first.
+        wait_until("the replica has the locks", LIMIT, || {
+            old.command(&["WAIT", "1", "100"]) == redis::Value::Int(1)
+        });
+    }
 
     link.hold();
     // Connections are accepted there, and nothing is answered.
@@ -90,7 +107,7 @@ fn part(needs_replica: bool) -> Outcome {
                 outcome.valid_for = promoted.elapsed();
             }
             if theirs[i].is_none() {
-                theirs[i] = second.locks.try_lock(name(i)).ok();
+                theirs[i] = wants.locks.try_lock(name(i)).ok();
                 let both = theirs[i].iter().chain([guard]).all(|guard| guard.check().is_ok());
                 outcome.twice += usize::from(theirs[i].is_some() && both);
             }
@@ -107,14 +124,14 @@ fn part(needs_replica: bool) -> Outcome {
 /// A limit of the guarantees.
 #[test]
 fn an_old_master_that_takes_writes_makes_two_holders() {
-    let Outcome { twice, error, .. } = part(false);
+    let Outcome { twice, error, .. } = part(Holder::WithOldMaster, false);
     assert!(twice > 0, "quorlock now prevents this: state it in the guarantees");
     assert_eq!(error, "", "the old master grants");
 }
 
 #[test]
 fn an_old_master_that_needs_its_replica_makes_no_two_holders() {
-    let Outcome { twice, valid_for, error } = part(true);
+    let Outcome { twice, valid_for, error } = part(Holder::WithOldMaster, true);
     assert_eq!(
         twice, 0,
         "of {NAMES} names had two valid guards, {valid_for:?} after the promotion"
@@ -123,5 +140,15 @@ fn an_old_master_that_needs_its_replica_makes_no_two_holders() {
     assert!(
         error.contains("NOREPLICAS") && error.contains("if one of them was promoted"),
         "{error}"
+    );
+}
+
+/// The promoted replica has the holder's keys. Those on the old master end while that one still takes writes.
+#[test]
+fn a_holder_that_reaches_the_promoted_replica_gives_way_to_the_old_master() {
+    let Outcome { twice, valid_for, .. } = part(Holder::WithReplica, true);
+    assert_eq!(
+        twice, 0,
+        "of {NAMES} names had two valid guards, {valid_for:?} after the promotion"
     );
 }

@@ -2,7 +2,7 @@
 
 use super::findings::{Check, Finding, Severity};
 use crate::config::settings::Settings;
-use crate::core::admission::quarantine::{MAX_LAG, OLD_MASTER_WRITES};
+use crate::core::admission::old_master::{MAX_LAG, OLD_MASTER_WRITES};
 use crate::core::base::exact;
 use crate::node::AttachedReplicas;
 use crate::terms::{MASTERS_WITH_REPLICAS, NO_QUARANTINE};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::disagreement;
 use super::job::Undelivered;
-use crate::core::admission::quarantine::OLD_MASTER_WRITES;
+use crate::core::admission::old_master::OLD_MASTER_WRITES;
 use crate::core::admission::{Admission, Configuration, Forgot, Grants, NodeState};
 use crate::core::base::exact;
 use crate::core::vote::Failure;

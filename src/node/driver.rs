@@ -146,7 +146,7 @@ impl Driver {
     }
 
     /// Returns true if others may use the connection while an answer is on its way: a caller that takes it, or requests that go out
-    /// before the answer. No request's answer is on its way with that to a question about the node.
+    /// before the answer. While a question about the node is on its way, no request's answer is.
     fn is_shared(&self) -> bool {
         let may_be_taken = self.confirmer.is_none() && !self.set.is_crowded();
         let may_wait = may_be_taken || self.link.is_far() || self.link.is_asking();

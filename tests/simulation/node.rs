@@ -348,7 +348,7 @@ impl SimNode {
     pub(super) fn closed_until(&mut self, key: &[u8], owner: &[u8], now: Duration) -> Duration {
         let until = self.key_until(key, owner, now);
         let until = until.map_or(self.away_until, |until| until.max(self.away_until));
-        if until < self.writes_until { until } else { Duration::MAX }
+        if until.max(now) < self.writes_until { until } else { Duration::MAX }
     }
 
     /// Returns the true time until which `owner` has that key.

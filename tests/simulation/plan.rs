@@ -7,7 +7,7 @@ use super::faults::{Fault, Scheduled};
 use super::lock_id::LockId;
 use super::setup::{BACKOFF, Habit, NO_QUORUM, Setup};
 use super::shared::configuration;
-use crate::core::admission::quarantine::OLD_MASTER_WRITES;
+use crate::core::admission::old_master::OLD_MASTER_WRITES;
 use crate::core::base::Mechanism;
 
 /// Duration of the faults before everything is healed.
@@ -586,9 +586,9 @@ impl Plan {
         ends.min().unwrap_or(Duration::MAX)
     }
 
-    /// The least time for which a promoted replica grants nothing, on the slowest or fastest clock: its quarantine.
+    /// The least time for which a promoted replica grants nothing, by the fastest clock: its quarantine.
     pub(super) fn promoted_grants_nothing_for(&self) -> Duration {
-        let quarantine = (self.longest_ttl() + OLD_MASTER_WRITES).mul_f64(0.98);
+        let quarantine = (self.longest_ttl() + OLD_MASTER_WRITES).mul_f64(0.99);
         let is_on = self.quarantine && Mechanism::Quarantine.is_on();
         if is_on { quarantine } else { Duration::ZERO }
     }

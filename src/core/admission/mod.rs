@@ -43,8 +43,9 @@ mod model;
 mod mutations;
 mod node;
 mod node_clock;
+pub(crate) mod old_master;
 mod probe;
-pub(crate) mod quarantine;
+mod quarantine;
 #[cfg(test)]
 #[path = "tests/search.rs"]
 mod search;
@@ -319,7 +320,13 @@ impl Admission {
     /// A node in quarantine serves holders, too: while a lease is valid, the node cannot have forgotten a later lock of that
     /// name. Otherwise a holder would lose its lock to the very restarts that must not break it. But one server has one vote, one
     /// name has one server, and a replica has no vote.
+    ///
+    /// A promoted server does not serve holders while its old master may take writes. In a partition, the keys of a holder on the
+    /// other side end, and the old master grants the lock there.
     pub(crate) fn serves_holders(&self, node: usize) -> bool {
+        if self.waits_for_old_master(node) {
+            return false;
+        }
         match self.node_state(node) {
             NodeState::Admitted | NodeState::Foreign(_) => true,
             NodeState::Quarantined(_) => true.if_off(Mechanism::HoldersInQuarantine, false),
@@ -347,6 +354,12 @@ impl Admission {
     /// Returns true if the server of `node` was promoted: then its quarantine is longer than `max_ttl`.
     pub(crate) fn was_promoted(&self, node: usize) -> bool {
         self.nodes[node].was_promoted.if_off(Mechanism::PromotionsOutlastOldMasters, false)
+    }
+
+    /// Returns true if `node` has no vote yet for holders either: its server was promoted, and its old master may take writes.
+    pub(crate) fn waits_for_old_master(&self, node: usize) -> bool {
+        let waits = self.nodes[node].old_master_may_write && !self.is_marked_admitted(node);
+        (waits && self.quarantine).if_off(Mechanism::HoldersOutlastOldMasters, false)
     }
 
     /// Returns the state of `node`.

@@ -6,6 +6,7 @@ use super::super::base::{Mechanism, Rule, Time};
 use super::clocks::milliseconds;
 use super::mark::MarkState;
 use super::node::Knowledge;
+use super::old_master::OLD_MASTER_WRITES;
 use super::set_time::SetTime;
 use super::{Admission, Chance};
 
@@ -14,17 +15,6 @@ const SLACK_MS: u64 = 1_000;
 
 /// The longest that clients wait beyond the end of a quarantine, so that not all of them ask at once.
 const JITTER: Duration = Duration::from_millis(50);
-
-/// The longest `min-replicas-max-lag` of a master with replicas; the default of servers.
-pub(crate) const MAX_LAG: Duration = Duration::from_secs(10);
-
-/// The longest time for which an old master goes on taking writes after one of its replicas was promoted, if its setting
-/// `min-replicas-to-write` is the number of its replicas.
-///
-/// The server counts the lag in whole seconds of its clock, and compares it once a second: a second each. The last second is for the
-/// replica's last acknowledgement on its way, for a late comparison, and for the drift of clocks. All clients of a set must wait
-/// for as long: another value needs the next number of the mark's format.
-pub(crate) const OLD_MASTER_WRITES: Duration = Duration::from_secs(MAX_LAG.as_secs() + 3);
 
 impl Admission {
     /// Returns the first state of a node that may have forgotten locks.

@@ -20,6 +20,8 @@ pub(crate) enum Mechanism {
     FullMaxTtl,
     /// The quarantine of a promoted node is longer by the time for which its old master may go on taking writes.
     PromotionsOutlastOldMasters,
+    /// A promoted node does not count for holders for that time either.
+    HoldersOutlastOldMasters,
     /// A server that was promoted counts as promoted for the rest of its run.
     PromotionsAreRemembered,
     /// A node grants only to requests that come with its present mark.

@@ -8,7 +8,7 @@ use super::deviation::{Deviation, happen, latest};
 use super::place::{At, Places};
 use super::properties;
 use super::trouble::{Trouble, Troubles};
-use crate::core::admission::quarantine::OLD_MASTER_WRITES;
+use crate::core::admission::old_master::OLD_MASTER_WRITES;
 use crate::core::base::{POLL, without};
 use crate::simulation::checkers::Violation;
 use crate::simulation::client::{Note, Phase};
@@ -137,7 +137,8 @@ fn run_now(case: &Case, deviations: &[Deviation], switches: Switches, told: bool
     world.net.now = world.net.now.max(case.plan.lasts);
     let count = |trouble| deviations.iter().filter(|it| it.trouble == trouble).count() as u32;
     let promoted = if count(Trouble::Promoted) > 0 { OLD_MASTER_WRITES } else { Duration::ZERO };
-    // Nobody announces the end of a killed caller's place in a queue. Behind several of them, a waiter finds out by asking again.
+    // A release is announced to the first caller in the queue, even to a killed one, whose place ends later and in silence. Behind
+    // several of them, a waiter finds out by asking again.
     let killed = if is_fair(&case.plan) { count(Trouble::Killed) } else { 0 };
     end(&mut world, promoted + POLL * killed.saturating_sub(1));
     let run = world.ends();

@@ -250,7 +250,7 @@ impl Network {
         successor.away_until = Duration::MAX;
         (clients..self.links.len()).for_each(|client| self.reset(client, node));
         let mut server = std::mem::replace(&mut self.nodes[node], successor);
-        server.writes_until = writes_until;
+        (server.away_until, server.writes_until) = (Duration::ZERO, writes_until);
         self.old_master = Some(OldMaster { server, node, clients, successor_away_until });
     }
 

@@ -118,3 +118,40 @@ fn an_old_master_that_stops_in_time_makes_no_two_holders() {
 fn without_a_longer_quarantine_of_promoted_nodes_it_makes_two_holders() {
     STOPPED.mostly_breaks(&[Mechanism::PromotionsOutlastOldMasters], &["exclusion"]);
 }
+
+/// As `parted`, but the holder is on the other side: it reaches the promoted replica and the third node. Its keys on the old master
+/// and on the second node end, and the first client wants the lock there while the old master takes writes.
+fn parted_from_the_holder(seed: u64) -> Plan {
+    let holder = client(seconds(6), Habit::Keeps);
+    let mut plan = calm(seed, 3, &[client(seconds(9), Habit::Contends), holder]);
+    let (from, until) = (seconds(8) + Chance::new(seed).ms(0..5_000), seconds(60));
+    plan.faults = vec![
+        fault(from, until, Fault::TakenOver { node: 0, clients: 1 }),
+        fault(from, until, Fault::Cut { client: 0, node: 2 }),
+        fault(from, until, Fault::Cut { client: 1, node: 1 }),
+        at(from + ms(12_100), Fault::OldMasterStops),
+    ];
+    plan
+}
+
+/// The second client had the lock in the partition, and the first client got it there.
+fn the_other_got_it(run: &Run) -> bool {
+    let granted = |client, from, until| {
+        let mut grants = run.grants.iter().filter(|grant| grant.client == client);
+        grants.any(|grant| (from..until).contains(&grant.at))
+    };
+    granted(1, Duration::ZERO, seconds(8)) && granted(0, seconds(13), seconds(60))
+}
+
+const HOLDER_PARTED: Scenario =
+    Scenario { runs: 20, plan: parted_from_the_holder, happened: the_other_got_it };
+
+#[test]
+fn a_holder_whose_node_was_promoted_is_not_held_up_by_it_alone() {
+    HOLDER_PARTED.holds(1);
+}
+
+#[test]
+fn without_waiting_for_the_old_master_a_promoted_node_makes_two_holders() {
+    HOLDER_PARTED.mostly_breaks(&[Mechanism::HoldersOutlastOldMasters], &["exclusion"]);
+}

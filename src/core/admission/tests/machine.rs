@@ -4,7 +4,7 @@ use super::super::base::without;
 use super::clocks::Offset;
 use super::mark::{Identity, Noted};
 use super::model::{MAX_TTL, configuration};
-use super::quarantine::OLD_MASTER_WRITES;
+use super::old_master::OLD_MASTER_WRITES;
 use super::*;
 
 const CHANCE: Chance = Chance { id: 7, jitter: 0.0 };

@@ -4,7 +4,7 @@
 use super::super::link::ClockVerdict;
 use super::clocks::{Offset, milliseconds};
 use super::mark::Identity;
-use super::quarantine::OLD_MASTER_WRITES;
+use super::old_master::OLD_MASTER_WRITES;
 use super::*;
 
 pub(super) const MAX_TTL: Duration = Duration::from_millis(10_000);

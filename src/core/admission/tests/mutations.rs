@@ -3,7 +3,7 @@
 use super::super::base::{Allowance, Basis, Mechanism, without};
 use super::super::vote::{Extension, ExtensionVote, Renewed};
 use super::model::{MAX_TTL, World, configuration};
-use super::quarantine::OLD_MASTER_WRITES;
+use super::old_master::OLD_MASTER_WRITES;
 use super::*;
 
 fn seconds(s: u64) -> Duration {
