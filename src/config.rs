@@ -330,6 +330,9 @@ impl Builder {
     /// While replicas are behind or gone, no lock is granted. Taking a lock takes up to `timeout` longer, and the TTL must
     /// be at least twice the two timeouts together. Uses `WAIT`, on a connection of its own.
     ///
+    /// A promoted replica renews held locks only after 13 s. So a lock on a single master outlives a failover if its TTL
+    /// covers that and the outage, for example 30 s.
+    ///
     /// Set `min-replicas-to-write` on the master as well. Otherwise an old master that lives on after a failover renews its
     /// locks for as long as their holders reach it: see [`operations`](crate::operations), "Masters with replicas".
     pub fn wait_replicas(mut self, replicas: u32, timeout: Duration) -> Self {

@@ -43,7 +43,7 @@ pub(crate) fn quarantined(fault: &NodeFault, ready_in: Option<Duration>, max_ttl
         max_ttl = %exact(max_ttl),
         set_grants_locks_in = ready_in,
         "node is in quarantine: it grants no new locks for {MAX_TTL} at most, unless the reason names a longer time; held locks \
-         stay valid"
+         stay valid, and a promoted node renews them after 13 s"
     );
 }
 

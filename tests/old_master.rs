@@ -14,7 +14,7 @@ use support::{Server, wait_until};
 const LIMIT: Duration = Duration::from_secs(60);
 /// The TTL of the locks, and the longest TTL.
 const TTL: Duration = Duration::from_secs(4);
-/// The number of locks that a client holds at the side of the old master.
+/// The number of locks that a client holds when the partition comes.
 const NAMES: usize = 50;
 /// A set of three nodes as one client reaches it, each through a proxy.
 struct Side {
@@ -47,7 +47,7 @@ fn name(i: usize) -> String {
 struct Outcome {
     /// The number of names that both sides held at one moment.
     twice: usize,
-    /// The time after the promotion for which locks were valid at the side of the old master.
+    /// The time after the promotion for which the locks were valid.
     valid_for: Duration,
     /// The error of a further call there, after that.
     error: String,

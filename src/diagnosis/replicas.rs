@@ -57,6 +57,7 @@ pub(super) fn finding(replicas: &AttachedReplicas, settings: &Settings) -> Findi
         ));
     }
     let quarantine = exact(settings.max_ttl + OLD_MASTER_WRITES);
+    let renews_none = exact(OLD_MASTER_WRITES);
     let unread = match needed.and(*max_lag) {
         Some(_) => format!("; min-replicas-to-write is {}", needed.unwrap_or_default()),
         None => format!(
@@ -66,7 +67,7 @@ pub(super) fn finding(replicas: &AttachedReplicas, settings: &Settings) -> Findi
     };
     let what = format!(
         "it takes no writes while a replica is silent, and then has no vote; a replica that is promoted grants no new locks \
-         for {quarantine}{unread}; replicas that are away now must be counted as well"
+         for {quarantine}, and renews none in its first {renews_none}{unread}; replicas that are away now must be counted as well"
     );
     of(Severity::Note, what)
 }

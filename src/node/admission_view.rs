@@ -97,6 +97,14 @@ impl AdmissionView {
         if self.admission.serves_holders(node) {
             return None;
         }
+        if self.admission.waits_for_old_master(node) {
+            let what = format!(
+                "it was promoted, and does not count for held locks in its first {}, since its old master may grant them to \
+                 others; a majority of the other nodes must be up: see {MASTERS_WITH_REPLICAS}",
+                exact(OLD_MASTER_WRITES)
+            );
+            return Some(NodeFault::new(&self.names[node], what));
+        }
         Some(self.refusals[node].clone().unwrap_or_else(|| self.fault_of(node)))
     }
 

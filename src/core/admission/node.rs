@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use super::super::base::{Mechanism, Rule, Time};
 use super::clocks::milliseconds;
-use super::mark::{Configuration, Mark, MarkState, Noted};
+use super::mark::{Configuration, Identity, Mark, MarkState, Noted};
 use super::node_clock::NodeClock;
 use super::old_master::OLD_MASTER_WRITES;
-use super::probe::{Forgot, NextProbe, PROBE_AGAIN, Probe, ProbeJudgement};
+use super::probe::{Forgot, NextProbe, PROBE_AGAIN, Probe, ProbeJudgement, Role};
 use super::servers::Servers;
 use super::unused::Past;
 
@@ -27,8 +27,8 @@ pub(super) struct Knowledge {
     pub(super) run_id: Option<String>,
     /// True if a probe of that run has shown an earlier replication id. The server forgets that id with its backlog.
     pub(super) was_promoted: bool,
-    /// The time at which that was first seen of that run.
-    promoted_at: Option<Time>,
+    /// The time at which that was first seen, and the identity: a later promotion of that run has another replication id.
+    promoted_at: Option<(Identity, Time)>,
     /// True if its old master may still take writes, as far as the last probe shows.
     pub(super) old_master_may_write: bool,
     /// True if the last probe of that run showed a mark.
@@ -134,12 +134,12 @@ impl Knowledge {
         let was_promoted = is_same_run && self.was_promoted;
         self.was_promoted =
             probe.promoted || was_promoted.if_off(Mechanism::PromotionsAreRemembered, false);
-        self.promoted_at = match self.promoted_at.filter(|_| is_same_run) {
-            Some(before) => Some(before),
-            None => self.was_promoted.then_some(now),
-        };
-        let outlasted = |at| probe.clock.sent.since(at) >= OLD_MASTER_WRITES;
-        self.old_master_may_write = self.was_promoted && !self.promoted_at.is_some_and(outlasted);
+        let is_promoted = self.was_promoted && probe.role == Role::Master;
+        let before = self.promoted_at.take().filter(|(identity, _)| *identity == probe.identity);
+        self.promoted_at =
+            is_promoted.then(|| before.unwrap_or_else(|| (probe.identity.clone(), now)));
+        let may_write = |at: &(Identity, Time)| probe.clock.sent.since(at.1) < OLD_MASTER_WRITES;
+        self.old_master_may_write = self.promoted_at.as_ref().is_some_and(may_write);
         self.run_id = Some(probe.identity.run_id().to_owned());
         self.doubted = false;
         self.seen = Some(Seen { probe, judgement, at: now });

@@ -94,6 +94,8 @@ pub(super) struct Exchange<R: Request> {
     pub(super) is_timed: bool,
     /// True if the node's clock is read behind its answers. Nothing in a write of releases depends on the clock.
     pub(super) reads_clock: bool,
+    /// True if no answer of a holder counts before it is known which server has answered: see `Opened::is_relayed`.
+    pub(super) is_relayed: bool,
     /// True if the clock is read once more, by a write of its own.
     is_read_again: bool,
     /// The number of doubtful readings of the clock, for its answers and for those of earlier writes that wait with them.
@@ -167,6 +169,7 @@ impl<R: Request> Exchange<R> {
             deadline: now,
             is_timed: true,
             reads_clock,
+            is_relayed: false,
             is_read_again: false,
             doubts: 0,
             has_moved: false,
@@ -295,7 +298,7 @@ impl<R: Request> Exchange<R> {
             Meaning::RepairedInQuarantine => around.has_forgotten(),
             Meaning::Granted | Meaning::Kept | Meaning::Confirmed | Meaning::Other => {}
         }
-        let is_kept = matches!(meaning, Meaning::Kept | Meaning::Confirmed);
+        let is_kept = matches!(meaning, Meaning::Kept | Meaning::Confirmed) && !self.is_relayed;
         if meaning == Meaning::Granted || job.is_holding() && !is_kept {
             self.by_the_clock.push((job, value, meaning));
         } else {

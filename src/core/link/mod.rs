@@ -461,7 +461,8 @@ impl<R: Request, Q> Link<R, Q> {
         let Some(mut exchange) = begun else { return false };
         // A write behind others may have to judge their grants. And the server's run is compared along with the clock, since a proxy
         // may have led the write to another server.
-        exchange.reads_clock |= !self.in_flight.is_empty() || connection.opened.is_relayed;
+        exchange.is_relayed = connection.opened.is_relayed;
+        exchange.reads_clock |= !self.in_flight.is_empty() || exchange.is_relayed;
         self.in_flight.push(exchange);
         true
     }

@@ -274,6 +274,30 @@ fn the_quarantines_of_a_run_that_was_promoted_stay_longer() {
     assert_eq!(time(&machine) + OLD_MASTER_WRITES, longer);
 }
 
+/// Its old master may take writes for so long. Each promotion begins that time anew, also of a server that was promoted before.
+#[test]
+fn a_promoted_server_does_not_count_for_holders_at_first() {
+    let with_id = |id: &str, role, promoted| {
+        let identity = Identity::new("r2", id).expect("ids");
+        Probe { identity, role, promoted, ..probe("r2", None) }
+    };
+    let serves = |probes: &[(u64, Probe)]| {
+        let (_, mut machine) = one_of_three(MarkState::Admitted);
+        probes.iter().for_each(|(s, probe)| see(&mut machine, 2, probe.clone(), at(*s)));
+        machine.serves_holders(2)
+    };
+    let promoted = with_id("p2", Role::Master, true);
+    assert!(!serves(&[(100, promoted.clone())]));
+    assert!(without(&[Mechanism::HoldersOutlastOldMasters], || serves(&[(100, promoted.clone())])));
+    assert!(!serves(&[(100, promoted.clone()), (112, promoted.clone())]));
+    assert!(serves(&[(100, promoted.clone()), (113, promoted.clone())]));
+    let again = with_id("p3", Role::Master, true);
+    assert!(!serves(&[(100, promoted.clone()), (200, again.clone())]));
+    // The time does not begin while it is a replica.
+    let replica = with_id("p3", Role::Replica, true);
+    assert!(!serves(&[(100, replica), (200, again)]));
+}
+
 #[test]
 fn messages_of_another_server_than_that_of_the_last_probe_do_not_concern_its_locks() {
     let (_, mut machine) = one_of_three(MarkState::Admitted);

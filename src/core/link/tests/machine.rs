@@ -327,6 +327,39 @@ fn the_first_question_of_a_connection_has_more_time() {
     assert_eq!(waits_for_question(&mut driven, Some(1), false), 1_000);
 }
 
+/// Behind a proxy, another server than before may have answered.
+#[test]
+fn a_holder_is_told_of_an_extension_once_it_is_known_which_server_has_answered() {
+    for is_relayed in [false, true] {
+        let mut driven = Driven::up();
+        driven.link.handle_relayed(is_relayed);
+        driven.submit_that_means(1, Purpose::Holding, Some(Meaning::Kept));
+        driven.write();
+        driven.answer(Reply::Value(1));
+        let heard_at_once = driven.take_heard().len();
+        assert_eq!(heard_at_once, usize::from(!is_relayed));
+        driven.clock();
+        assert_eq!(heard_at_once + driven.take_heard().len(), 1);
+    }
+    let mut driven = Driven::up();
+    driven.link.handle_relayed(true);
+    driven.submit_that_means(1, Purpose::Holding, Some(Meaning::Kept));
+    driven.write();
+    driven.answer(Reply::Value(1));
+    driven.world.serves = false;
+    driven.broken(true);
+    driven.opened(2);
+    driven.poll();
+    if driven.heard.borrow().is_empty() {
+        driven.link.handle_ended(true, driven.now);
+        driven.poll();
+    }
+    assert!(
+        matches!(driven.take_heard()[..], [(1, Err(_))]),
+        "the other server does not serve holders"
+    );
+}
+
 #[test]
 fn a_connection_without_a_client_ends_when_nothing_needs_to_be_told() {
     let mut driven = Driven::up();
