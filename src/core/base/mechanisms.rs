@@ -58,6 +58,8 @@ pub(crate) enum Mechanism {
     SuspensionsEndLeases,
     /// A node whose clock has just moved cannot deny a holder its lock.
     MovedClocksDoNotDeny,
+    /// A node that finds it too late for a repair cannot deny a holder its lock.
+    LateRepairsDoNotDeny,
     /// A node at which several servers answer has no vote.
     OneServerAnswers,
     /// A connection that a proxy keeps open ends when another server answers over it.
@@ -302,27 +304,34 @@ mod switched_off {
     use super::Mechanism;
 
     thread_local! {
-        /// A bit for each mechanism that is off. It is per thread, so that tests do not disturb each other.
-        static OFF: Cell<u128> = const { Cell::new(0) };
+        /// A bit for each mechanism that is off. They are per thread, so that tests do not disturb each other.
+        static OFF: Cell<[u128; 2]> = const { Cell::new([0; 2]) };
     }
 
     pub(super) fn are_none_of(mechanism: Mechanism) -> bool {
-        OFF.get() & bit(mechanism) == 0
+        let (word, bit) = place(mechanism);
+        OFF.get()[word] & bit == 0
     }
 
     /// Runs `test` with these mechanisms switched off on this thread.
     pub(crate) fn without<R>(mechanisms: &[Mechanism], test: impl FnOnce() -> R) -> R {
         let _restored = Restored(OFF.get());
-        OFF.set(mechanisms.iter().fold(OFF.get(), |off, &mechanism| off | bit(mechanism)));
+        let mut off = OFF.get();
+        for (word, bit) in mechanisms.iter().copied().map(place) {
+            off[word] |= bit;
+        }
+        OFF.set(off);
         test()
     }
 
-    fn bit(mechanism: Mechanism) -> u128 {
-        1_u128.checked_shl(mechanism as u32).expect("there are fewer than 128 mechanisms")
+    /// Returns the index of the word that has the mechanism's bit, and that bit.
+    fn place(mechanism: Mechanism) -> (usize, u128) {
+        let number = mechanism as u32;
+        ((number / u128::BITS) as usize, 1 << (number % u128::BITS))
     }
 
     /// Restores the earlier switches, also when the test panics.
-    struct Restored(u128);
+    struct Restored([u128; 2]);
 
     impl Drop for Restored {
         fn drop(&mut self) {

@@ -27,7 +27,7 @@ pub(crate) enum ExtensionVote {
     Repaired,
     /// The same, on a node that has forgotten its keys and grants nothing to newcomers.
     RepairedInQuarantine,
-    /// The key is free.
+    /// The key is free, and it is too late to set it: by the node's clock, our lock has ended.
     Free,
     /// The key is free, and the node knows that number. It is above the largest number that the repair
     /// allows, so the node has granted the lock to another client since.
@@ -81,6 +81,10 @@ const MORE_REPAIRS: u32 = 5;
 /// the grants of such a node count for nobody (`Admission::read`). So the round treats the node as silent:
 /// the validity decides by time, and the next round repairs the node, by its new clock. That lasts until our
 /// key is found there again, since the clock may show the right time by then.
+///
+/// A node that finds it too late to set the key does not deny our lock in this round: it compares its clock with the end of
+/// the validity by our last reading of that clock, and that reading may have taken long. The answer comes with a new
+/// reading, so the next round has a better time for the repair, and then the node denies the lock or does not.
 #[derive(Debug)]
 pub(crate) struct Extension {
     started: Time,
@@ -98,7 +102,7 @@ pub(crate) struct Extension {
     /// For each node that this round repairs although its number is above ours: the largest number that is allowed.
     up_to: Vec<u64>,
     /// Number of nodes that have our key and may have got it in this very round, or that are without it and
-    /// whose clocks have moved.
+    /// whose clocks have moved, or that find it too late to set it.
     doubtful: usize,
     /// The nodes whose clocks have moved, now or when they lost our key.
     moved: Vec<bool>,
@@ -112,9 +116,11 @@ pub(crate) struct Extension {
     sound_until: Option<Time>,
     /// Number of further rounds of repair that may rely on the confirmed round.
     tries_left: u32,
-    /// `first_repaired`: the first node had lost our key. `first_kept`: it had our key all the time.
+    /// `first_repaired`: the first node had lost our key. `first_kept`: it had our key all the time. `first_late`: it finds it
+    /// too late to set our key.
     first_repaired: bool,
     first_kept: bool,
+    first_late: bool,
     first_heard: bool,
     closed: bool,
 }
@@ -151,6 +157,7 @@ impl Extension {
             tries_left: MORE_REPAIRS,
             first_repaired: false,
             first_kept: false,
+            first_late: false,
             first_heard: false,
             closed: false,
         }
@@ -240,6 +247,7 @@ impl Extension {
             // third clock can tell: then the node granted the lock to the other owner rightly.
             Heard::NotOurs | Heard::InPart => Renewed::Gone,
             _ if others == 0 && self.moved[0] && !self.first_kept => Renewed::Unknown,
+            Heard::Free if others == 0 && self.first_late => Renewed::Unknown,
             Heard::Free => Renewed::Gone,
             _ if others > 0 || self.first_repaired => Renewed::Gone,
             Heard::Ours if self.sent_twice(0) => Renewed::Unknown,
@@ -261,8 +269,8 @@ impl Extension {
         self.ttl
     }
 
-    /// Returns true if the round was not confirmed because requests were sent twice, or clocks have moved.
-    /// Another round may be confirmed: its connections exist by now, and it uses the clocks as they are now.
+    /// Returns true if the round was not confirmed because requests were sent twice, clocks have moved, or nodes found it too
+    /// late to set our key. Another round may be confirmed: its connections exist by now, and it uses the clocks as they are now.
     pub(crate) fn is_doubtful(&self, now: Time) -> bool {
         self.doubtful > 0 && self.result(now) == Renewed::Unknown
     }
@@ -359,6 +367,8 @@ impl Ballot for Extension {
             _ => false,
         };
         let moved = self.moved[node] && !kept;
+        let is_late = vote == ExtensionVote::Free && Mechanism::LateRepairsDoNotDeny.is_on();
+        self.first_late |= node == 0 && is_late;
         self.first_repaired |= node == 0 && self.heard[0] == Heard::Ours && !kept && !moved;
         self.first_kept |= node == 0 && kept;
         self.gone_by_the_clock[node] = (kept || moved).then_some(moved);
@@ -378,7 +388,7 @@ impl Ballot for Extension {
                 self.present.yes();
                 self.missing.no();
             }
-            _ if moved => {
+            _ if moved || is_late => {
                 self.doubtful += 1;
                 self.present.no();
                 self.missing.no();

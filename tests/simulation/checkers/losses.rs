@@ -65,8 +65,7 @@ pub(super) fn told(
     let name = claim.short();
     if now > ended.max(woken) + LATE {
         Some(format!("{name}: told {:?} too late", now - ended.max(woken)))
-    } else if reason == LossReason::KeysGone && !gone && now + LATE < ended {
-        // Near the end of a lock, a node that has forgotten the key does not set it again.
+    } else if reason == LossReason::KeysGone && !gone && now < ended {
         Some(format!("{name}: told {reason:?}, and nobody else can have had it"))
     } else if reason == LossReason::MaxHold && terms.max_hold.is_none() {
         Some(format!("{name}: told {reason:?}, and it may be held for ever"))

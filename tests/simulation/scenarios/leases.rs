@@ -128,6 +128,44 @@ fn without_holders_in_quarantine_they_cost_the_lock_as_well() {
     FORGETTING.mostly_breaks(&[Mechanism::HoldersInQuarantine], &["losses"]);
 }
 
+/// The process of a holder does not run for half a lease, and two nodes are flushed meanwhile. When it runs again, it first
+/// reads answers of these nodes that came before. By these answers, the nodes' clocks may be almost three seconds behind the
+/// place where they are. The other client has noted by then that the nodes have forgotten their locks.
+const READ_LATE: Scenario = Scenario {
+    runs: 40,
+    plan: |seed| {
+        let holder = Setup { clock_tolerance: ms(200), ..client(seconds(5), Habit::Keeps) };
+        let other = Setup { habit: Habit::Contends, ..holder };
+        let mut plan = calm(seed, 3, &[holder, other]);
+        // Another thread of the holder's process asks the nodes, too, and so reads their clocks again and again.
+        plan.callers = vec![2, 1];
+        let slow = |node| {
+            fault(Duration::ZERO, HEALED, Fault::SlowAnswers { client: 0, node, by: ms(60) })
+        };
+        let stops = seconds(6) + Chance::new(seed).ms(0..1_000);
+        let flushed = |node| at(stops + ms(500), Fault::Flushed { node });
+        let paused = fault(stops, stops + ms(2_800), Fault::Paused { client: 0 });
+        plan.faults = vec![slow(1), slow(2), flushed(1), flushed(2), paused];
+        plan
+    },
+    happened: |run| {
+        let is_late =
+            |line: &&String| line.contains("extend of client 0") && line.ends_with("Int(-1)");
+        let lost = tells(run, "client 0", "is told that it is lost");
+        run.story.iter().filter(is_late).count() > 1 && !lost
+    },
+};
+
+#[test]
+fn a_holder_that_has_read_clocks_late_keeps_its_lock_on_nodes_that_were_flushed() {
+    READ_LATE.holds(10);
+}
+
+#[test]
+fn nodes_that_deny_locks_for_late_repairs_cost_it_its_lock() {
+    READ_LATE.breaks(&[Mechanism::LateRepairsDoNotDeny], &["losses"]);
+}
+
 /// A client gets one node of three, and is cut off from the others. It reaches them again when its key on that node
 /// would keep others out.
 const MINORITY: Scenario = Scenario {

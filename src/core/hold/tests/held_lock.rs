@@ -122,7 +122,7 @@ impl Driver {
     }
 }
 
-use ExtensionVote::{Extended, Free, FreeAbove, NotOurs, Repaired};
+use ExtensionVote::{Extended, Free, FreeAbove, NotOurs, Repaired, RepairedInQuarantine};
 use HoldClass::{Exclusive, Shared as Sharing};
 
 const ALL: [Option<u64>; 3] = [Some(0); 3];
@@ -319,9 +319,30 @@ fn keys_that_are_gone_from_a_majority_are_a_loss() {
     let mut lock = held();
     let mut renewal = Driver::renewal();
     renewal.go_on(&mut lock, at(4_000));
-    renewal.vote(&[(0, Free), (1, NotOurs)]);
+    renewal.vote(&[(0, Repaired), (1, NotOurs)]);
     assert_eq!(renewal.go_on(&mut lock, at(4_001)), [SETTLED]);
     assert_eq!(lock.due(at(4_001)), Due::Loss);
+}
+
+/// The second round has a better time for the repair, and decides whether the lock is lost.
+#[test]
+fn a_repair_for_which_it_is_too_late_is_tried_again_at_once() {
+    let after_second = |votes: &[(usize, ExtensionVote)]| {
+        let mut lock = held();
+        let mut renewal = Driver::renewal();
+        renewal.go_on(&mut lock, at(4_000));
+        renewal.vote(&[(0, Extended), (1, Free), (2, FreeAbove(7))]);
+        let second = renewal.go_on(&mut lock, at(4_001));
+        assert_eq!(second, [Told::Ask(ALL.to_vec()), Told::AwaitVerdict]);
+        renewal.vote(votes);
+        renewal.go_on(&mut lock, at(4_002));
+        lock.due(at(4_003))
+    };
+    let in_quarantine = [(0, Extended), (1, RepairedInQuarantine), (2, FreeAbove(7))];
+    assert!(matches!(after_second(&in_quarantine), Due::RenewalAt(_)));
+    assert_eq!(after_second(&[(0, Extended), (1, Repaired), (2, FreeAbove(7))]), Due::Loss);
+    let late_again = [(0, Extended), (1, Free), (2, FreeAbove(7))];
+    assert!(matches!(after_second(&late_again), Due::RenewalAt(_)), "the validity decides");
 }
 
 /// A renewal waits for its verdict while the holder gives the lock back.

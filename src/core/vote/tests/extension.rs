@@ -215,22 +215,18 @@ fn a_node_whose_clock_has_moved_neither_confirms_nor_denies() {
         assert!(round.decided(), "all nodes were heard");
         (round.result(start), round.is_doubtful(start))
     };
+    // By itself, an answer that it is too late for the repair does not deny the lock either.
+    let denies = &[Mechanism::MovedClocksDoNotDeny, Mechanism::LateRepairsDoNotDeny];
     for said in [ExtensionVote::Free, ExtensionVote::FreeAbove(7), ExtensionVote::Repaired] {
         let said = Some(said);
         let both = [said, EXTENDED];
         assert_eq!(round(Basis::Majority, &both), (Renewed::Unknown, true));
-        assert_eq!(
-            without(&[Mechanism::MovedClocksDoNotDeny], || round(Basis::Majority, &both)),
-            (Renewed::Gone, false)
-        );
+        assert_eq!(without(denies, || round(Basis::Majority, &both)), (Renewed::Gone, false));
         let four = [said, EXTENDED, EXTENDED, None];
         assert_eq!(round(Basis::Majority, &four), (Renewed::Unknown, true));
         let first = [said, None, None];
         assert_eq!(round(Basis::FirstNode, &first).0, Renewed::Unknown);
-        assert_eq!(
-            without(&[Mechanism::MovedClocksDoNotDeny], || round(Basis::FirstNode, &first)).0,
-            Renewed::Gone
-        );
+        assert_eq!(without(denies, || round(Basis::FirstNode, &first)).0, Renewed::Gone);
         let others = [said, NOT_OURS, None];
         assert_eq!(round(Basis::FirstNode, &others).0, Renewed::Gone);
     }
@@ -242,4 +238,38 @@ fn a_node_whose_clock_has_moved_neither_confirms_nor_denies() {
     // The answers of the other nodes count as usual.
     let gone = round(Basis::Majority, &[REPAIRED, REPAIRED, NOT_OURS]).0;
     assert_eq!(gone, Renewed::Gone);
+}
+
+/// A restart has taken our key from two nodes, which grant nothing to newcomers. They compared their clocks with a time for
+/// the repair that was too early, because the last answer of each was read late.
+#[test]
+fn a_node_that_finds_it_too_late_for_a_repair_neither_confirms_nor_denies() {
+    let heard = |basis, votes: &[Option<ExtensionVote>]| {
+        let (start, ttl) = (Time::default(), Duration::from_secs(10));
+        let mut round =
+            Extension::new(votes.len(), start, start.after(ttl), ttl, basis, Allowance::FOR_DRIFT);
+        for (node, vote) in votes.iter().enumerate() {
+            match vote {
+                Some(vote) => round.vote(node, *vote),
+                None => round.fail(node, Failure::Unknown),
+            }
+        }
+        assert!(round.decided(), "all nodes were heard");
+        (round.result(start), round.is_doubtful(start))
+    };
+    const LATE: Option<ExtensionVote> = Some(ExtensionVote::Free);
+    let denies = &[Mechanism::LateRepairsDoNotDeny];
+    for (basis, votes) in [
+        (Basis::Majority, [EXTENDED, LATE, LATE]),
+        (Basis::Majority, [LATE, LATE, LATE]),
+        (Basis::Majority, [EXTENDED, LATE, Some(ExtensionVote::FreeAbove(7))]),
+        (Basis::FirstNode, [LATE, None, None]),
+    ] {
+        assert_eq!(heard(basis, &votes), (Renewed::Unknown, true), "another round is worth it");
+        assert_eq!(without(denies, || heard(basis, &votes)), (Renewed::Gone, false));
+    }
+    // Another owner's key counts as ever, and so do nodes that had lost our key and set it again.
+    assert_eq!(heard(Basis::FirstNode, &[LATE, NOT_OURS, None]).0, Renewed::Gone);
+    assert_eq!(heard(Basis::Majority, &[LATE, NOT_OURS, REPAIRED]).0, Renewed::Gone);
+    assert_eq!(heard(Basis::Majority, &[LATE, REPAIRED, REPAIRED]).0, Renewed::Gone);
 }
