@@ -25,8 +25,8 @@ pub(crate) trait Listeners: Send + Sync {
     /// Reports that messages of the node are not heard any more.
     fn deaf(&self, node: usize);
 
-    /// Takes a message that was published on `channel`.
-    fn heard(&self, node: usize, channel: &[u8], text: &[u8]);
+    /// Takes a message that was published on `channel`. Returns true if the channel need not be heard any longer.
+    fn heard(&self, node: usize, channel: &[u8], text: &[u8]) -> bool;
 
     /// Reports that the node does not let us listen.
     fn refused(&self, node: usize, fault: &NodeFault);
@@ -86,7 +86,7 @@ impl SubscriberThread {
                 machine.handle_changes(changes, clock::now());
             }
             (SubscriberStep::Subscribe(channels), Some(listening)) => {
-                listening.subscribe(&channels, |message| self.hear(&message))?;
+                listening.subscribe(&channels, |message| _ = self.hear(&message))?;
                 machine.handle_confirmed();
             }
             (SubscriberStep::TellListening(channels), _) => {
@@ -99,8 +99,8 @@ impl SubscriberThread {
                 let Some(left) = clock::slice(until) else { return Ok(()) };
                 match listening.next(left)? {
                     Some(message) if message.channel == self.wake_channel => machine.handle_woken(),
-                    Some(message) => self.hear(&message),
-                    None => {}
+                    Some(message) if self.hear(&message) => machine.handle_woken(),
+                    Some(_) | None => {}
                 }
             }
             (SubscriberStep::TellDeaf, _) => self.listeners.deaf(self.node),
@@ -120,7 +120,8 @@ impl SubscriberThread {
         Ok(listening)
     }
 
-    fn hear(&self, Message { channel, text }: &Message) {
-        self.listeners.heard(self.node, channel, text);
+    /// Returns true if the message's channel need not be heard any longer.
+    fn hear(&self, Message { channel, text }: &Message) -> bool {
+        self.listeners.heard(self.node, channel, text)
     }
 }

@@ -174,10 +174,14 @@ impl Listeners for Subscriptions {
         wake_up(node, woken);
     }
 
-    fn heard(&self, node: usize, channel: &[u8], owner: &[u8]) {
-        let woken = self.channels.lock().released(node, channel, owner);
+    fn heard(&self, node: usize, channel: &[u8], owner: &[u8]) -> bool {
+        let (woken, in_vain) = {
+            let mut channels = self.channels.lock();
+            (channels.released(node, channel, owner), channels.is_heard_in_vain(channel))
+        };
         // Without the mutex, since a watcher takes other mutexes.
         wake_up(node, woken);
+        in_vain
     }
 
     fn refused(&self, node: usize, fault: &NodeFault) {

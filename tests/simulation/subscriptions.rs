@@ -219,14 +219,24 @@ impl Client {
                 return;
             }
             (News::Listening, Awaits::Confirmation(_)) => machine.handle_confirmed(),
-            (News::Released(channel, owner), _) => {
+            (News::Released(channel, owner), awaits) => {
                 let (who, told) = (cx.client, cx.net.published(owner).to_vec());
                 let whose = short(&told);
                 cx.net.told_since[who].push(told);
                 cx.net.tell(|| format!("client {who}: node {node} tells of {whose}"));
                 let (channel, owner) = (cx.net.channel_name(channel), cx.net.published(owner));
-                let woken = shared.channels.borrow_mut().released(node, channel, owner);
-                return self.wake_listening(cx, &woken);
+                let (woken, in_vain) = {
+                    let mut channels = shared.channels.borrow_mut();
+                    (channels.released(node, channel, owner), channels.is_heard_in_vain(channel))
+                };
+                let looks = in_vain && matches!(awaits, Awaits::Messages);
+                if looks {
+                    machine.handle_woken();
+                }
+                self.wake_listening(cx, &woken);
+                if !looks {
+                    return;
+                }
             }
             (News::Wake, Awaits::Messages) => machine.handle_woken(),
             (News::Refused, _) => {

@@ -12,6 +12,11 @@ use super::ReleaseTracker;
 /// subscription for a waiter.
 const LINGER: Duration = Duration::from_millis(200);
 
+/// Number of messages of each node on a channel for which nobody waits any more, after which it is not listened to any longer, even
+/// if it is before that time. They cost about as much as a subscription. If many clients wait for one lock, each of them would
+/// hear of all the others' releases after its own.
+const MOST_IN_VAIN: usize = 3;
+
 /// Time for which a channel is watched after somebody last wanted it. Without it, readers that come every moment would
 /// cost a subscription each time.
 const WATCHED: Duration = Duration::from_secs(2);
@@ -77,6 +82,8 @@ struct Channel<W> {
     listeners: BTreeMap<WaiterId, W>,
     /// Time since which nobody waits.
     unused_since: Option<Time>,
+    /// Number of messages since then.
+    in_vain: usize,
     /// The nodes that have confirmed the subscription.
     listening: Vec<bool>,
 }
@@ -88,14 +95,21 @@ struct Watcher<W> {
 
 impl<W> Channel<W> {
     fn is_used(&self, now: Time) -> bool {
-        self.unused_since.is_none_or(|since| now.since(since) < LINGER)
+        let lingers = |since| now.since(since) < LINGER && !self.is_heard_in_vain();
+        self.unused_since.is_none_or(lingers)
             || self.watcher.as_ref().is_some_and(|watcher| now < watcher.until)
+    }
+
+    /// Returns true if enough messages have come since nobody waits any more.
+    fn is_heard_in_vain(&self) -> bool {
+        self.in_vain >= MOST_IN_VAIN * self.listening.len()
     }
 
     /// Notes that a waiter or a listener has left.
     fn left(&mut self, now: Time) {
         if self.waiters.is_empty() && self.listeners.is_empty() {
             self.unused_since = Some(now);
+            self.in_vain = 0;
         }
     }
 }
@@ -263,6 +277,7 @@ impl<W: Clone> Channels<W> {
                 watcher: None,
                 listeners: BTreeMap::new(),
                 unused_since: None,
+                in_vain: 0,
                 listening: vec![false; nodes],
             });
         }
@@ -331,7 +346,8 @@ impl<W: Clone> Channels<W> {
     /// right behind the first. The second one names nobody, so it is no news to a waiter that has heard the first.
     #[must_use]
     pub(crate) fn released(&mut self, node: usize, channel: &[u8], owner: &[u8]) -> Vec<W> {
-        if let Some(channel) = self.channels.get(channel) {
+        if let Some(channel) = self.channels.get_mut(channel) {
+            channel.in_vain += usize::from(channel.unused_since.is_some());
             let watcher = channel.watcher.as_ref().map(|watcher| &watcher.wake);
             let listeners: Vec<_> = watcher.into_iter().chain(channel.listeners.values()).collect();
             if !listeners.is_empty() {
@@ -360,6 +376,16 @@ impl<W: Clone> Channels<W> {
             waiters.get_mut(id).filter(is_news)?.tell(|tracker| tracker.released(node))
         });
         told.collect()
+    }
+
+    /// Returns true if a node's subscriber that hears messages on `channel` is to look at its changes: it need not listen to the
+    /// channel any longer.
+    pub(crate) fn is_heard_in_vain(&self, channel: &[u8]) -> bool {
+        let is_unused = |channel: &Channel<W>| {
+            let is_watched = channel.watcher.is_some();
+            channel.unused_since.is_some() && !is_watched && channel.is_heard_in_vain()
+        };
+        self.channels.get(channel).is_none_or(is_unused)
     }
 
     /// Returns the changes for the node's subscriber since it asked last; on a new connection (`anew`), all

@@ -159,7 +159,7 @@ impl Subscriber {
         }
     }
 
-    /// Handles a message that there are changes.
+    /// Handles a message that there are changes, or one on a channel that need not be heard any longer.
     pub(crate) fn handle_woken(&mut self) {
         if let SubscriberState::Hearing { .. } = self.state {
             self.state = SubscriberState::Looking { anew: false };

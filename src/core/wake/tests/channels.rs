@@ -172,6 +172,31 @@ fn a_waiter_that_comes_while_its_channel_stays_hears_at_once() {
     assert_eq!(channels.changes(0, false, at(1_000)), subscribe(&[]), "the channel is in use");
 }
 
+/// A client that has had the lock would hear of each release by the many that wait for it.
+#[test]
+fn a_channel_is_forgotten_early_if_messages_for_nobody_go_on_coming() {
+    let (mut channels, id) = listening();
+    let mut told = 0;
+    let mut tell = |channels: &mut Channels<u32>, times| {
+        for _ in 0..times {
+            told += 1;
+            let _ = channels.released(told % NODES, ONE, b"other");
+        }
+        channels.is_heard_in_vain(ONE)
+    };
+    assert!(!tell(&mut channels, 100), "somebody waits");
+    channels.leave(id, at(0));
+    assert!(!tell(&mut channels, 3 * NODES - 1));
+    let id = channels.join(vec![ONE.to_vec()], None, 2).id;
+    channels.leave(id, at(0));
+    assert!(!tell(&mut channels, 3 * NODES - 1), "a waiter came in between");
+    assert_eq!(channels.changes(0, false, at(1)), subscribe(&[]));
+    assert!(tell(&mut channels, 1));
+    assert_eq!(channels.changes(0, false, at(1)), unsubscribe(&[ONE]));
+    assert!(channels.is_heard_in_vain(ONE), "the other nodes' subscribers are to look as well");
+    assert_eq!(channels.changes(1, false, at(1)), unsubscribe(&[ONE]));
+}
+
 /// The node was not asked to forget the channel. It confirms the channel again nevertheless.
 #[test]
 fn a_channel_that_went_and_came_is_confirmed_again() {
