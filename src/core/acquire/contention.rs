@@ -8,7 +8,7 @@ use super::super::wake::WakeReason;
 /// The sleep of a waiter that does not look again by itself.
 const FOR_EVER: Duration = Duration::from_secs(3_600);
 
-/// Delay per waiter ahead of us, or beside us: the time of one attempt, within these bounds. At most `MOST_AHEAD` waiters count.
+/// Delay per waiter ahead of us: the time of one attempt, within these bounds. At most `MOST_AHEAD` waiters count.
 const DELAY: Duration = Duration::from_micros(200);
 const LONGEST_DELAY: Duration = Duration::from_millis(2);
 const MOST_AHEAD: u32 = 8;
@@ -141,20 +141,14 @@ impl Contention {
     /// Returns the time to wait after `wake_reason`, so that woken callers do not all ask at one instant, and again.
     ///
     /// A caller that had the lock before, and learned then how many others wait, leaves it to them first. Its
-    /// delay is longer the more of them are still to come. If they are gone, the delay is lost.
-    ///
-    /// Another caller counts the refusals by one node alone since it last asked all: the more there are, the more callers
-    /// wait. Its delay is a random part of the time that so many attempts take. So one of them has the lock before most
-    /// others have asked, and these wait on for the next release. A caller that has seen no such refusal tries at once.
+    /// delay is longer the more of them are still to come. If they are gone, the delay is lost. A caller that
+    /// knows of no others tries at once.
     pub(crate) fn woken(&mut self, wake_reason: WakeReason, random: f64) -> Duration {
         if wake_reason == WakeReason::Listening {
             let pause = if self.woken == 0 { Duration::ZERO } else { spread(self.woken, random) };
             self.woken = self.woken.saturating_add(1);
             return pause;
         }
-        // If many callers wait, each attempt that is given back makes the lock look free for a moment. Callers that ask all nodes
-        // then take single nodes from the caller that is about to win.
-        self.prefers_one = true;
         if wake_reason == WakeReason::PerhapsReleased {
             // First the messages of the other nodes get time to arrive.
             let pause = UNSURE.max(self.took).saturating_mul(2_u32.saturating_pow(self.unsure));
@@ -162,16 +156,11 @@ impl Contention {
             return pause.min(POLL).mul_f64(0.5 + random.clamp(0.0, 1.0) / 2.0);
         }
         self.unsure = 0;
-        let random = random.clamp(0.0, 1.0);
+        self.prefers_one = true;
+        let part = random.clamp(0.0, 1.0) / 2.0;
         let ahead = self.expected.saturating_sub(self.seen).min(MOST_AHEAD);
-        let beside = self.refused_by_preferred.min(MOST_AHEAD);
         let delay = self.took.clamp(DELAY, LONGEST_DELAY);
-        let delays = match (self.expected, ahead) {
-            (0, _) => f64::from(beside) * random,
-            // It is this caller's turn.
-            (_, 0) => 0.0,
-            _ => f64::from(ahead) + random / 2.0,
-        };
+        let delays = if ahead == 0 { 0.0 } else { f64::from(ahead) + part };
         self.seen = self.seen.saturating_add(1);
         delay.mul_f64(delays)
     }

@@ -27,7 +27,8 @@ pub(crate) enum ExtensionVote {
     Repaired,
     /// The same, on a node that has forgotten its keys and grants nothing to newcomers.
     RepairedInQuarantine,
-    /// The key is free, and it is too late to set it: by the node's clock, our lock has ended.
+    /// The key is free, and it is too late to set it: the node's clock is past the end of our lock, by our last reading of that
+    /// clock.
     Free,
     /// The key is free, and the node knows that number. It is above the largest number that the repair
     /// allows, so the node has granted the lock to another client since.
@@ -271,8 +272,9 @@ impl Extension {
 
     /// Returns true if the round was not confirmed because requests were sent twice, clocks have moved, or nodes found it too
     /// late to set our key. Another round may be confirmed: its connections exist by now, and it uses the clocks as they are now.
+    /// Or it finds that the lock is gone, as answers may show that came behind the verdict.
     pub(crate) fn is_doubtful(&self, now: Time) -> bool {
-        self.doubtful > 0 && self.result(now) == Renewed::Unknown
+        self.doubtful > 0 && !matches!(self.result(now), Renewed::Until(..))
     }
 
     /// The nodes' answers about our key since the last call.

@@ -12,9 +12,9 @@ use super::ReleaseTracker;
 /// subscription for a waiter.
 const LINGER: Duration = Duration::from_millis(200);
 
-/// Number of messages of each node on a channel for which nobody waits any more, after which it is not listened to any longer, even
-/// if it is before that time. They cost about as much as a subscription. If many clients wait for one lock, each of them would
-/// hear of all the others' releases after its own.
+/// Number of messages of each node after which a channel for which nobody waits is given up, although `LINGER` is not over. They cost
+/// about as much as a subscription. If many clients wait for one lock, each of them would hear of all releases by the others after
+/// its own.
 const MOST_IN_VAIN: usize = 3;
 
 /// Time for which a channel is watched after somebody last wanted it. Without it, readers that come every moment would

@@ -335,7 +335,8 @@ fn a_repair_for_which_it_is_too_late_is_tried_again_at_once() {
         let second = renewal.go_on(&mut lock, at(4_001));
         assert_eq!(second, [Told::Ask(ALL.to_vec()), Told::AwaitVerdict]);
         renewal.vote(votes);
-        renewal.go_on(&mut lock, at(4_002));
+        let told = renewal.go_on(&mut lock, at(4_002));
+        assert!(!told.contains(&Told::Ask(ALL.to_vec())), "there is no third round: {told:?}");
         lock.due(at(4_003))
     };
     let in_quarantine = [(0, Extended), (1, RepairedInQuarantine), (2, FreeAbove(7))];
