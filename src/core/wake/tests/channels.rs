@@ -197,6 +197,25 @@ fn a_channel_is_forgotten_early_if_messages_for_nobody_go_on_coming() {
     assert_eq!(channels.changes(1, false, at(1)), unsubscribe(&[ONE]));
 }
 
+#[test]
+fn a_channel_with_a_watcher_or_a_listener_is_not_heard_in_vain() {
+    let mut channels = Channels::new(NODES);
+    let _ = channels.watch(ONE.to_vec(), 1, at(0));
+    let other = [OTHER.to_vec()];
+    let listener = channels.listen(&other, &2).expect("it is the first one").id;
+    let tell = |channels: &mut Channels<u32>, channel| {
+        for told in 0..3 * NODES {
+            let _ = channels.released(told % NODES, channel, b"other");
+        }
+        channels.is_heard_in_vain(channel)
+    };
+    assert!(!tell(&mut channels, ONE) && !tell(&mut channels, OTHER));
+    assert_eq!(channels.changes(0, false, at(1)), subscribe(&[ONE, OTHER]));
+    channels.listen_no_more(listener, &other, at(1));
+    assert!(tell(&mut channels, OTHER));
+    assert_eq!(channels.changes(0, false, at(1)), unsubscribe(&[OTHER]));
+}
+
 /// The node was not asked to forget the channel. It confirms the channel again nevertheless.
 #[test]
 fn a_channel_that_went_and_came_is_confirmed_again() {
