@@ -273,3 +273,18 @@ fn a_node_that_finds_it_too_late_for_a_repair_neither_confirms_nor_denies() {
     assert_eq!(heard(Basis::Majority, &[LATE, NOT_OURS, REPAIRED]).0, Renewed::Gone);
     assert_eq!(heard(Basis::Majority, &[LATE, REPAIRED, REPAIRED]).0, Renewed::Gone);
 }
+
+/// The lock rests on the first node, which finds it too late for a repair. Behind the verdict, another node has another owner's key.
+#[test]
+fn a_denial_behind_the_verdict_is_a_reason_for_another_round() {
+    let (start, ttl) = (Time::default(), Duration::from_secs(10));
+    let mut round =
+        Extension::new(3, start, start.after(ttl), ttl, Basis::FirstNode, Allowance::FOR_DRIFT);
+    round.vote(0, ExtensionVote::Free);
+    round.fail(1, Failure::Unknown);
+    assert!(round.decided());
+    assert_eq!(round.result(start), Renewed::Unknown);
+    round.vote(2, ExtensionVote::NotOurs);
+    assert_eq!(round.result(start), Renewed::Gone);
+    assert!(round.is_doubtful(start));
+}
