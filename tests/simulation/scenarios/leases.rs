@@ -130,12 +130,12 @@ fn without_holders_in_quarantine_they_cost_the_lock_as_well() {
 
 /// The process of a holder does not run for half a lease, and two nodes are flushed meanwhile. When it runs again, it first
 /// reads answers of these nodes that came before. By these answers, the nodes' clocks may be almost three seconds behind the
-/// place where they are. The other client has noted by then that the nodes have forgotten their locks.
+/// place where they are. The other client, which has other settings, has noted by then that the nodes have forgotten their locks.
 const READ_LATE: Scenario = Scenario {
     runs: 40,
     plan: |seed| {
         let holder = Setup { clock_tolerance: ms(200), ..client(seconds(5), Habit::Keeps) };
-        let other = Setup { habit: Habit::Contends, ..holder };
+        let other = Setup { habit: Habit::Contends, node_timeout: ms(350), ..holder };
         let mut plan = calm(seed, 3, &[holder, other]);
         // Another thread of the holder's process asks the nodes, too, and so reads their clocks again and again.
         plan.callers = vec![2, 1];

@@ -197,27 +197,33 @@ fn a_second_copy_is_doubtful_unless_the_first_did_not_run() {
     }
 }
 
+/// A round that all nodes have answered (`None`: with a failure), and whether another one is worth it. `moved`: the node whose clock
+/// has moved.
+fn heard(basis: Basis, moved: Option<usize>, votes: &[Option<ExtensionVote>]) -> (Renewed, bool) {
+    let (start, ttl) = (Time::default(), Duration::from_secs(10));
+    let mut round =
+        Extension::new(votes.len(), start, start.after(ttl), ttl, basis, Allowance::FOR_DRIFT);
+    moved.into_iter().for_each(|node| round.clock_moved(node, start));
+    for (node, vote) in votes.iter().enumerate() {
+        match vote {
+            Some(vote) => round.vote(node, *vote),
+            None => round.fail(node, Failure::Unknown),
+        }
+    }
+    assert!(round.decided(), "all nodes were heard");
+    (round.result(start), round.is_doubtful(start))
+}
+
 /// With two or four nodes, half of them are without our key when one clock was set forward and another node
 /// has not yet answered.
 #[test]
 fn a_node_whose_clock_has_moved_neither_confirms_nor_denies() {
-    let round = |basis, votes: &[Option<ExtensionVote>]| {
-        let (start, ttl) = (Time::default(), Duration::from_secs(10));
-        let mut round =
-            Extension::new(votes.len(), start, start.after(ttl), ttl, basis, Allowance::FOR_DRIFT);
-        round.clock_moved(0, start);
-        for (node, vote) in votes.iter().enumerate() {
-            match vote {
-                Some(vote) => round.vote(node, *vote),
-                None => round.fail(node, Failure::Unknown),
-            }
-        }
-        assert!(round.decided(), "all nodes were heard");
-        (round.result(start), round.is_doubtful(start))
-    };
-    // By itself, an answer that it is too late for the repair does not deny the lock either.
-    let denies = &[Mechanism::MovedClocksDoNotDeny, Mechanism::LateRepairsDoNotDeny];
+    let round = |basis, votes: &[Option<ExtensionVote>]| heard(basis, Some(0), votes);
     for said in [ExtensionVote::Free, ExtensionVote::FreeAbove(7), ExtensionVote::Repaired] {
+        // By itself, an answer that it is too late for the repair does not deny the lock either.
+        let late = (said == ExtensionVote::Free).then_some(Mechanism::LateRepairsDoNotDeny);
+        let denies: Vec<_> = late.into_iter().chain([Mechanism::MovedClocksDoNotDeny]).collect();
+        let denies = &denies;
         let said = Some(said);
         let both = [said, EXTENDED];
         assert_eq!(round(Basis::Majority, &both), (Renewed::Unknown, true));
@@ -244,19 +250,7 @@ fn a_node_whose_clock_has_moved_neither_confirms_nor_denies() {
 /// the repair that was too early, because the last answer of each was read late.
 #[test]
 fn a_node_that_finds_it_too_late_for_a_repair_neither_confirms_nor_denies() {
-    let heard = |basis, votes: &[Option<ExtensionVote>]| {
-        let (start, ttl) = (Time::default(), Duration::from_secs(10));
-        let mut round =
-            Extension::new(votes.len(), start, start.after(ttl), ttl, basis, Allowance::FOR_DRIFT);
-        for (node, vote) in votes.iter().enumerate() {
-            match vote {
-                Some(vote) => round.vote(node, *vote),
-                None => round.fail(node, Failure::Unknown),
-            }
-        }
-        assert!(round.decided(), "all nodes were heard");
-        (round.result(start), round.is_doubtful(start))
-    };
+    let heard = |basis, votes: &[Option<ExtensionVote>]| heard(basis, None, votes);
     const LATE: Option<ExtensionVote> = Some(ExtensionVote::Free);
     let denies = &[Mechanism::LateRepairsDoNotDeny];
     for (basis, votes) in [
